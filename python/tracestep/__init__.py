@@ -35,5 +35,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """With the commands."""
+    """Lists the module's names, those of the commands included."""
     return sorted({*globals(), *__all__})

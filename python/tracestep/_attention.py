@@ -22,7 +22,7 @@ WIDEST = 256
 
 @functools.cache
 def _library() -> Library:
-    """Beside the program of a build folder, or where a package has it."""
+    """Finds the library beside the program of a build folder, or where a package has it."""
     folder = Path(os.path.realpath(program())).parent
     for place in (folder / NAME, folder.parent / "lib/tracestep" / NAME):
         if place.exists():
@@ -38,7 +38,7 @@ def _options(q: Any, k: Any, causal: bool, scale: float, deterministic: bool, wi
 
 
 def _rows_last(x: Any) -> Any:
-    """[B,T,H,D] as the library's [B,H,T,D], its last axis contiguous."""
+    """Arranges [B,T,H,D] as the library's [B,H,T,D], whose last axis must be contiguous."""
     return (x if x.stride(-1) == 1 else x.contiguous()).transpose(1, 2)
 
 
@@ -62,12 +62,12 @@ def _backward_cuda(d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, *options:
 
 
 def _grouped(x: Any, k: Any, axis: int = 2) -> Any:
-    """The axis of H heads as two, H_kv and H / H_kv: neighbouring heads share one of k, [B,S,H_kv,D]."""
+    """Splits the axis of H heads into H_kv and H / H_kv: neighbouring heads share one of k, [B,S,H_kv,D]."""
     return x.unflatten(axis, (k.shape[2], x.shape[axis] // max(k.shape[2], 1)))
 
 
 def _scores(q: Any, k: Any, causal: bool, scale: float, window: int, cap: float) -> Any:
-    """[B,H,T,S] in float32 or wider, capped; -inf where a query does not see a key."""
+    """Scores [B,H,T,S] in float32 or wider, with the cap; -inf where a query does not see a key."""
     wide = torch.promote_types(q.dtype, torch.float32)
     scores = torch.einsum("btgnd,bsgd->bgnts", _grouped(q.to(wide), k), k.to(wide)).flatten(1, 2) * scale
     if cap > 0:
@@ -82,7 +82,7 @@ def _scores(q: Any, k: Any, causal: bool, scale: float, window: int, cap: float)
 
 
 def _weights(scores: Any, lse: Any) -> Any:
-    """Softmax by its known denominator; zeros for a query that sees no key."""
+    """Computes the softmax from its known denominator; a query that sees no key gets zeros."""
     return torch.where(torch.isneginf(scores), 0.0, torch.exp(scores - lse.unsqueeze(-1)))
 
 
@@ -168,7 +168,7 @@ def _check(q: Any, k: Any, v: Any) -> None:
 
 
 def _window_of(window_size: tuple[int, int], causal: bool) -> int:
-    """Keys that a query sees, its own the last; 0: all."""
+    """The number of keys that a query sees, up to its own; 0: all."""
     left, right = window_size
     if left < 0 and (right < 0 or (causal and right == 0)):
         return 0

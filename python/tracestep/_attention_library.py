@@ -14,7 +14,7 @@ FAMILIES = {"auto": 0, "portable": 1, "hopper": 2}
 
 
 class Shape(ctypes.Structure):
-    """tracestep_attention_shape."""
+    """The struct tracestep_attention_shape."""
 
     _fields_ = ([(name, ctypes.c_int32) for name in
                  ("dtype", "batch", "heads", "queries", "keys", "width")]
@@ -25,13 +25,13 @@ class Shape(ctypes.Structure):
 
 
 class Strides(ctypes.Structure):
-    """tracestep_strides."""
+    """The struct tracestep_strides."""
 
     _fields_ = [(name, ctypes.c_int64) for name in ("batch", "head", "row")]
 
 
 def call_type(pointers: Sequence[str], strides: Sequence[str]) -> Any:
-    """The structure of a call with these members between its shape and its workspace."""
+    """Makes the struct of a call, which has these members between its shape and its workspace."""
     fields: list[tuple[str, Any]] = [("shape", Shape)]
     fields += [(name, ctypes.c_void_p) for name in pointers]
     fields += [(name, Strides) for name in strides]
@@ -48,14 +48,16 @@ BackwardCall = call_type(("q", "k", "v", "o", "d_o", "lse", "dq", "dk", "dv"),
 
 
 def strides_of(x: Any) -> Strides:
-    """Of a tensor [batch, heads, rows, width]."""
+    """The strides of a tensor [batch, heads, rows, width]."""
     if x.stride(3) != 1 and x.size(3) != 1:
         raise ValueError(f"the last axis has a stride of {x.stride(3)}; it has to be contiguous")
     return Strides(x.stride(0), x.stride(1), x.stride(2))
 
 
 class Library:
-    """Calls on torch's current stream. Tensors are [batch, heads, rows, width]; k and v may have fewer heads."""
+    """Calls the library on torch's current stream. Tensors are [batch, heads, rows, width]; k and v may have fewer
+    heads.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.functions = ctypes.CDLL(str(path))
@@ -94,7 +96,7 @@ class Library:
 
     def forward(self, q: Any, k: Any, v: Any, causal: bool, o: Any = None, lse: Any = None,
                 workspace: Any = None, **options: Any) -> tuple[Any, Any]:
-        """(o, lse); those passed in are filled."""
+        """Computes (o, lse), into the tensors that are passed for them if any."""
         shape = self.shape(q, k, causal, **options)
         o = torch.empty_like(q) if o is None else o
         if lse is None:
@@ -109,7 +111,7 @@ class Library:
 
     def backward(self, q: Any, k: Any, v: Any, o: Any, d_o: Any, lse: Any, causal: bool,
                  grads: Any = None, workspace: Any = None, **options: Any) -> Any:
-        """[dq, dk, dv]; those passed in are filled."""
+        """Computes [dq, dk, dv], into the tensors that are passed for them if any."""
         shape = self.shape(q, k, causal, **options)
         grads = [torch.empty_like(x) for x in (q, k, v)] if grads is None else grads
         workspace = self._workspace("backward", shape, q) if workspace is None else workspace

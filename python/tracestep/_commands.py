@@ -50,7 +50,7 @@ def keyword_of(flag: str) -> str:
 
 
 def default_of(option: Option) -> Any:
-    """The default as Python writes it; None where the program decides, False for a switch."""
+    """The default as Python writes it; None if the program decides, False for a switch."""
     text = option["default"]
     if not option["value"]:
         return False
@@ -63,7 +63,7 @@ def default_of(option: Option) -> Any:
 
 
 def text_of(option: Option, value: Any) -> str:
-    """One word of the command line."""
+    """A value as one word of the command line."""
     if isinstance(value, (list, tuple)):
         return ",".join(text_of(option, part) for part in value)
     if isinstance(value, (bytes, os.PathLike)):
@@ -92,7 +92,7 @@ def words_of(option: Option, value: Any) -> list[str]:
 
 
 class _Steps:
-    """The rows of a training, as they come."""
+    """Passes on the rows of a training as they come."""
 
     def __init__(self, on_step: OnStep | None) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _result_of(command: str, finished: Finished, pictures: Path | None, steps: _
 
 
 def _without(pictures: Path | None, progress: bool | Progress) -> bool | Progress:
-    """Messages but the one that names a folder which is gone when it is read."""
+    """The messages without the one that names a folder which no longer exists when it is read."""
     if pictures is None or not progress:
         return progress
     sink = progress if callable(progress) else say
@@ -187,7 +187,7 @@ def call(command: str, files: Sequence[Any], values: dict[str, Any], progress: b
 
 
 def _refusal_of(words: Sequence[str]) -> str:
-    """What the program says of a command line that it refuses before it does anything."""
+    """The error that the program gives for a command line, without running it."""
     return said_by(run(words, progress=False))
 
 

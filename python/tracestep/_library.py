@@ -16,14 +16,14 @@ ADAMW, SGD = range(2)
 
 
 class Group(ctypes.Structure):
-    """tracestep_group."""
+    """The struct tracestep_group."""
 
     _fields_ = [("parameters", ctypes.POINTER(ctypes.c_char_p)), ("count", ctypes.c_int64), ("beta1", ctypes.c_double),
                 ("beta2", ctypes.c_double), ("eps", ctypes.c_double), ("weight_decay", ctypes.c_double)]
 
 
 class Options(ctypes.Structure):
-    """tracestep_options."""
+    """The struct tracestep_options."""
 
     _fields_ = [("size", ctypes.c_int64), ("words", ctypes.c_char_p), ("rule", ctypes.c_int32),
                 ("accumulate", ctypes.c_int32), ("clip", ctypes.c_double), ("groups", ctypes.POINTER(Group)),
@@ -36,7 +36,7 @@ SUM = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_
 
 
 class Ranks(ctypes.Structure):
-    """tracestep_ranks, whose functions are Python's; `problem` is what the last of them raised."""
+    """The struct tracestep_ranks, with functions of Python; `problem` is the last exception that one of them raised."""
 
     _fields_ = [("size", ctypes.c_int64), ("rank", ctypes.c_int32), ("count", ctypes.c_int32),
                 ("context", ctypes.c_void_p), ("gather", GATHER), ("sum", SUM)]
@@ -60,13 +60,13 @@ def ranks(rank: int, count: int, gather: Callable[..., None], add: Callable[...,
 
 
 class Bytes(ctypes.Structure):
-    """tracestep_bytes."""
+    """The struct tracestep_bytes."""
 
     _fields_ = [(name, ctypes.c_int64) for name in ("peak", "lent", "shared", "own")]
 
 
 class Tensor(ctypes.Structure):
-    """tracestep_tensor."""
+    """The struct tracestep_tensor."""
 
     _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_char_p), ("role", ctypes.c_int32),
                 ("rank", ctypes.c_int32), ("shape", ctypes.c_int64 * 8), ("bytes", ctypes.c_int64),
@@ -102,7 +102,7 @@ def _call(library: ctypes.CDLL, name: str, *words: Any) -> None:
 
 
 class Run:
-    """A run of a session: tracestep_run."""
+    """A run of a session (tracestep_run)."""
 
     def __init__(self, session: Session, handle: ctypes.c_void_p) -> None:
         self.session, self.handle = session, handle
@@ -111,13 +111,13 @@ class Run:
         self.session.call(name, self.handle, *words)
 
     def size(self) -> Bytes:
-        """Bytes as planned."""
+        """The planned bytes of the run."""
         found = Bytes()
         self._call("size", ctypes.byref(found))
         return found
 
     def tensors(self) -> Iterator[Tensor]:
-        """Leaves, the arena, outputs."""
+        """The run's tensors: leaves, the arena, outputs."""
         i = 0
         while True:
             tensor = Tensor()
@@ -127,23 +127,23 @@ class Run:
             i += 1
 
     def start(self) -> None:
-        """Allocates what is not lent."""
+        """Allocates the memory that is not lent."""
         self._call("start")
 
     def set(self, name: str, values: ctypes.Array[Any]) -> None:
-        """Copies host memory in."""
+        """Copies host memory into a tensor."""
         self._call("set", name.encode(), values, ctypes.c_int64(ctypes.sizeof(values)))
 
     def get(self, name: str, values: ctypes.Array[Any]) -> None:
-        """Copies to host memory."""
+        """Copies a tensor to host memory."""
         self._call("get", name.encode(), values, ctypes.c_int64(ctypes.sizeof(values)))
 
     def get_at(self, name: str, address: int, size: int) -> None:
-        """Copies to host memory at this address."""
+        """Copies a tensor to host memory at this address."""
         self._call("get", name.encode(), ctypes.c_void_p(address), ctypes.c_int64(size))
 
     def rate(self, group: int, rate: float, step: int) -> None:
-        """The learning rate of a group at its step."""
+        """Sets the learning rate of a group, and the number of its step."""
         self._call("rate", ctypes.c_int64(group), ctypes.c_double(rate), ctypes.c_int64(step))
 
     def go(self, stream: int | None = None) -> None:
@@ -151,14 +151,14 @@ class Run:
         self._call("go", ctypes.c_void_p(stream))
 
     def end(self) -> None:
-        """Gives its memory back."""
+        """Frees the run's memory."""
         if self.handle and self.session.handle:
             self.session.library.tracestep_end(self.handle)
         self.handle = ctypes.c_void_p()
 
 
 class Session:
-    """A device, and weights by name on it: tracestep_session."""
+    """A device with weights on it, by name (tracestep_session)."""
 
     def __init__(self, words: str, rule: int = ADAMW, clip: float = 0.0, accumulate: int = 1,
                  groups: Sequence[tuple[Sequence[str], float, float, float, float]] = (),
@@ -175,7 +175,9 @@ class Session:
             self.call("join", self.handle, ctypes.byref(ranks))
 
     def call(self, name: str, *words: Any) -> None:
-        """A function of the interface; what one of the ranks' functions raised in it is the cause of its error."""
+        """Calls a function of the interface. An exception that a function of the ranks raised meanwhile is the cause
+        of the error.
+        """
         try:
             _call(self.library, name, *words)
         except Error as error:
@@ -185,22 +187,22 @@ class Session:
             raise error from problem
 
     def plan(self, folder: Path | None, kind: int) -> Run:
-        """A run, of which nothing is allocated."""
+        """Makes a run, for which nothing is allocated yet."""
         handle = ctypes.c_void_p()
         name = None if folder is None else str(folder).encode()
         self.call("plan", self.handle, name, kind, ctypes.byref(handle))
         return Run(self, handle)
 
     def lend(self, name: str, address: int, size: int) -> None:
-        """The tensor lies there."""
+        """Lends the session memory for a tensor."""
         self.call("lend", self.handle, name.encode(), ctypes.c_void_p(address), ctypes.c_int64(size))
 
     def refresh(self, name: str) -> None:
-        """Makes narrow copies of a parameter anew."""
+        """Makes the narrow copies of a parameter again."""
         self.call("refresh", self.handle, name.encode())
 
     def wait(self) -> None:
-        """For all work."""
+        """Waits for all work."""
         self.call("wait", self.handle)
 
     def close(self) -> None:

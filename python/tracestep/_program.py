@@ -140,13 +140,13 @@ class _Readers:
                     self.process.send_signal(signal.SIGINT)
 
     def join(self) -> None:
-        """Until all is read."""
+        """Waits until everything is read."""
         for thread in self.threads:
             thread.join()
 
 
 def is_error(line: str) -> bool:
-    """Whether a message says why the program failed, which an exception says as well."""
+    """True if a message says why the program failed, which an exception says as well."""
     return line.startswith("tracestep: ")
 
 
@@ -189,7 +189,7 @@ def run(words: Sequence[str], *, progress: bool | Progress = True, log: Progress
 
 
 def _wait(process: subprocess.Popen[bytes], readers: _Readers) -> bool:
-    """Until it has ended and all is read; True: there was a KeyboardInterrupt."""
+    """Waits until the program has ended and everything is read; returns True if there was a KeyboardInterrupt."""
     was_interrupted = False
     try:
         while True:
@@ -207,13 +207,13 @@ def _wait(process: subprocess.Popen[bytes], readers: _Readers) -> bool:
 
 
 def said_by(finished: Finished) -> str:
-    """The error that the program has said; empty: none."""
+    """The error that the program printed; empty: none."""
     return next((line.removeprefix("tracestep: ") for line in reversed(finished.messages)
                  if is_error(line)), "")
 
 
 def check(finished: Finished) -> None:
-    """Raises what the status of a run means."""
+    """Raises the exception for an exit status."""
     if finished.status == 0 or finished.was_interrupted:
         return
     message = said_by(finished)

@@ -63,7 +63,7 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -91,7 +91,9 @@ class Table:
         return polars.DataFrame({name: self[name] for name in self._ordered()}, strict=False)
 
     def _rank(self, name: str) -> int:
-        """0: says which row it is; 1: is asked for; 2: differs; 3: is the same everywhere; 4: lists, objects."""
+        """The order of columns: 0 identifies the row, 1 is asked for, 2 differs, 3 is the same everywhere, 4 holds
+        lists or objects.
+        """
         facts, values = self.columns[name], self[name]
         if any(isinstance(value, (list, dict)) for value in values):
             return 4
@@ -109,11 +111,11 @@ class Table:
         return 2 if is_said else 3
 
     def _ordered(self) -> list[str]:
-        """All columns, those that matter first."""
+        """All columns, the most important ones first."""
         return sorted(self.columns, key=self._rank)
 
     def _shown(self) -> list[str]:
-        """The columns that have something to say, as many as a screen has room for."""
+        """The columns worth showing, as many as fit on a screen."""
         return [name for name in self._ordered() if self._rank(name) < 3][:SHOWN_COLUMNS]
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
@@ -216,11 +218,11 @@ class Result:
         Path(path).write_text(json.dumps(self.data, indent=1) + "\n", encoding="utf-8")
 
     def _shown(self) -> Table:
-        """The main table, or where it is empty the first that is not."""
+        """The main table; if it is empty, the first table that is not."""
         return next((table for table in [self.table, *self.tables.values()] if len(table)), self.table)
 
     def __repr__(self) -> str:
-        """The answer and the table that bears it out."""
+        """The answer, and the table that supports it."""
         table = self._shown()
         return "\n\n".join(part for part in (self.answer, repr(table) if table.columns else "") if part)
 

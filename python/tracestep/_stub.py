@@ -31,7 +31,7 @@ PATHS = ("FILE", "DIR", "PATH...")
 
 
 def type_of(option: dict[str, Any]) -> str:
-    """The values that an option takes, as an annotation."""
+    """The type annotation for an option's values."""
     value = option["value"]
     if not value:
         return "bool"
@@ -49,7 +49,7 @@ def type_of(option: dict[str, Any]) -> str:
 
 
 def text_of(command: str) -> str:
-    """The function of a command."""
+    """The text of a command's function."""
     words = [f"    {word['name'].lower()}: str | PathLike[str] | Result | None = None, "
              for word in commands.listing()[command]["words"]]
     lines = words + ["    /,"] if words else []
@@ -64,7 +64,7 @@ def text_of(command: str) -> str:
 
 
 def main() -> None:
-    """Of the program that is named, else of the one that the module runs."""
+    """Prints the types for the program that is named, else for the one that the module runs."""
     if len(sys.argv) > 1:
         use(sys.argv[1])
     print(HEAD + "".join("\n" + text_of(command) for command in commands.COMMANDS), end="")

@@ -1,6 +1,6 @@
-// Packing an arena: blocks with known lifetimes get offsets such that blocks alive at the same time
-// do not overlap. Finding the smallest arena is NP-hard; a few greedy rounds come within a few
-// percent of the lower bound for training steps.
+// Packs an arena: blocks with known lifetimes get offsets such that blocks that are alive at the
+// same time do not overlap. Finding the smallest arena is NP-hard; for training steps a few greedy
+// rounds come within a few percent of the lower bound.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tracestep {
 
-// Offsets in an arena are multiples of this; no kernel needs a larger alignment.
+// Offsets in an arena are multiples of this number of bytes; no kernel needs a larger alignment.
 inline constexpr std::int64_t kArenaAlignment = 256;
 
 // The time steps during which a block is alive, both ends included.
@@ -24,10 +24,10 @@ struct ArenaBlock {
   std::int64_t offset = 0;
 };
 
-// Sets the offsets; returns the bytes of the arena. Deterministic. O(n²).
+// Sets the offsets, and returns the bytes of the arena. Deterministic. O(n²).
 std::int64_t pack_arena(std::vector<ArenaBlock>& blocks);
 
-// A lower bound: the largest sum of blocks alive at the same time, each rounded up.
+// A lower bound on the arena: the largest sum of blocks alive at the same time, each rounded up.
 std::int64_t least_arena_bytes(const std::vector<ArenaBlock>& blocks);
 
 }  // namespace tracestep

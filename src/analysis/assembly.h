@@ -1,5 +1,5 @@
 // Assemblies: tensors whose parts are written in place by the nodes that compute them (the op
-// `assemble`). Which result has to be written where.
+// `assemble`). Finds which result must be written where.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace tracestep {
 
 // A node's result that is a part of an assembly.
 struct AssembledPart {
-  ValueId value = kNoValue;  // the result, which is dense in the program
-  Layout place;              // where its elements go; the base is the assembly's result
+  ValueId value = kNoValue;  // The result, which is dense in the program.
+  Layout place;              // The place of its elements, relative to the assembly's result.
 };
 
-// Where operand `input` of the assembly comes from. nullopt: it cannot be written in place, since
-// it has other readers, is a leaf, or its producer does not write with these strides; `materialize`
-// copies such operands.
+// The part that operand `input` of an assembly is. nullopt: it cannot be written in place, because
+// it has other readers, is a leaf, or its producer cannot write with these strides; `materialize`
+// copies such an operand.
 std::optional<AssembledPart> part_of_assembly(const Program& program, const Readers& readers,
                                               const Node& assembly, int input);
 

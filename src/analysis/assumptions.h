@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// "NVRTC, for 86 fused kernels": traits do not say whether a device has its run-time compiler.
-// Empty: nothing.
+// What is assumed, in words: "NVRTC, for 86 fused kernels", since traits do not say whether a
+// device has its run-time compiler. Empty: nothing.
 std::string assumptions_of(const Program& program);
 
 }  // namespace tracestep

@@ -1,7 +1,7 @@
-// BufferPlan: which buffer every value lives in, and which nodes the buffer lives between. Views
-// share the buffer of their base; a donated input passes its buffer to an output; the parts of an
-// assembly live in its buffer. Executors allocate and free by this plan, and predictions count its
-// bytes.
+// BufferPlan: the buffer that each value lives in, and the nodes between which the buffer exists.
+// Views share the buffer of their base, a donated input passes its buffer to an output, and the
+// parts of an assembly live in its buffer. Executors allocate and free by this plan, and
+// predictions count its bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,41 +16,47 @@
 namespace tracestep {
 
 struct Buffer {
-  ValueId owner = kNoValue;     // the value that first lives in it
-  std::int64_t bytes = 0;       // in the device's memory
-  std::int64_t host_bytes = 0;  // in the host's: of a leaf that lies there, which has no `bytes`
-  NodeId first = kNoNode;       // the node it is allocated for; kNoNode: a leaf, always alive
-  // The last node that reads it, or that waits for a reader on another lane; node count: alive at
-  // the end.
+  ValueId owner = kNoValue;  // The first value that lives in it.
+  std::int64_t bytes = 0;    // Its bytes in the device's memory.
+  // The bytes of a leaf that lies in the host's memory; its `bytes` are 0.
+  std::int64_t host_bytes = 0;
+  // The node for which it is allocated; kNoNode: it is a leaf, which always exists.
+  NodeId first = kNoNode;
+  // The last node that reads it, or that waits for a reader on another lane; the number of nodes:
+  // it exists until the end.
   NodeId last = kNoNode;
   Category category = Category::kTemporary;
 };
 
 struct BufferPlan {
   std::vector<Buffer> buffers;
-  std::vector<int> buffer_of;                  // by value; -1: never read, not allocated
-  std::vector<std::vector<int>> allocated_at;  // by node: buffers it needs, in order
-  std::vector<std::vector<int>> freed_after;   // by node: buffers without later readers
-  std::vector<bool> runs;                      // by node: false for views and assemblies
-  std::map<ValueId, Layout> assembled;         // results that are parts of an assembly: where
-  std::vector<Turn> turns;                     // by node
+  // The buffer of each value; -1: the value is never read, so it gets none.
+  std::vector<int> buffer_of;
+  // For each node, the buffers that are allocated for it, in order.
+  std::vector<std::vector<int>> allocated_at;
+  // For each node, the buffers that no later node reads.
+  std::vector<std::vector<int>> freed_after;
+  // For each node, whether it launches something; false for views and assemblies.
+  std::vector<bool> runs;
+  std::map<ValueId, Layout> assembled;  // The place of each result that is a part of an assembly.
+  std::vector<Turn> turns;              // By node.
 
   const Buffer* buffer(ValueId id) const {
     const int b = buffer_of[static_cast<std::size_t>(id)];
     return b < 0 ? nullptr : &buffers[static_cast<std::size_t>(b)];
   }
-  // Where the value's elements lie in its buffer. That is what the program says, except in parts of
-  // an assembly. nullopt: a view that has no strides there.
+  // Where the value's elements lie in its buffer: as the program says, except for parts of an
+  // assembly. nullopt: the value is a view of such a part and has no strides there.
   std::optional<Layout> layout_of(const Program& program, ValueId id) const;
 };
 
-// O(nodes + values). Donation: an output takes an input's buffer when the op allows it, the input
-// covers the whole buffer and has no later reader; an input that is a leaf is donated only if the
-// result becomes the leaf's new value. An assembly takes over a buffer if one node writes all parts
-// and may write each of them over an input that lies at the same place.
+// Plans the buffers in O(nodes + values). Donation: an output takes an input's buffer if the op
+// allows it and the input fills the whole buffer and has no later reader; a leaf is only donated if
+// the result becomes its new value. An assembly takes over a buffer if one node writes all parts,
+// and may write each over an input at the same place.
 BufferPlan plan_buffers(const Program& program);
 
-// Updates whose new value does not end up in the leaf's own buffer: they need an `assign`.
+// Updates whose new value is not in the leaf's own buffer, so that they need an `assign`.
 std::vector<Update> updates_out_of_place(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

@@ -25,19 +25,19 @@ bool is_product(const Node& node);
 // True for a product of float32 that is computed as products of float16 parts
 // (passes/by_parts.cpp).
 bool is_by_parts(const Node& node);
-// FLOPs of matrix products alone: the model FLOPs of the usual formulas.
+// The FLOPs of matrix products alone, which the usual formulas call model FLOPs.
 std::int64_t gemm_flops(const Program& program);
 
-// Scratch bytes of the node on such a device (planning/needs.h).
+// The bytes of a node's workspace on a device with these traits (planning/needs.h).
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
 
-// Nodes that launch a kernel: all but views and assemblies.
+// The number of nodes that launch a kernel, which are all but views and assemblies.
 std::int64_t launch_count(const Program& program);
 
 // Bytes that rank `rank` receives from the other ranks in one run of the program
 // (ops/collective_sizes.h).
 std::int64_t received_bytes(const Program& program, std::int64_t rank);
-// Bytes that rank `rank` gets for one node; 0 where it is no collective.
+// The bytes that rank `rank` receives for one node; 0 if the node is no collective.
 std::int64_t received_bytes(const Program& program, const Node& node, std::int64_t rank);
 
 }  // namespace tracestep

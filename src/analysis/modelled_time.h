@@ -1,5 +1,4 @@
-// Modelled time of the nodes of a program that a device may run as fused kernels; for single nodes
-// see roofline.h.
+// Models the time of nodes that a device may run as fused kernels; roofline.h has single nodes.
 #pragma once
 
 #include <vector>
@@ -9,9 +8,9 @@
 
 namespace tracestep {
 
-// modelled_us() by node, in microseconds. With `fuses`, elementwise ops, rotations and rows are
-// taken as parts of one kernel with their neighbours of the same phase and epoch: what passes
-// between them is neither written nor read, and only the first of them is launched.
+// The modelled_us() of each node, in microseconds. With `fuses`, elementwise ops, rotations and row
+// ops count as one kernel with their neighbours of the same phase and epoch: values between them
+// are neither written nor read, and only the first node has the time of a launch.
 std::vector<double> modelled_us_by_node(const Program& program, DeviceKind kind, bool fuses);
 // The sum over all nodes of the phase.
 double modelled_us(const Program& program, Phase phase, DeviceKind kind, bool fuses);

@@ -1,4 +1,5 @@
-// Assigns nodes to parts of the model: components, and shares of a node that stands for several.
+// Assigns nodes to parts of the model: the component of a path, and the shares of a node that
+// belongs to several parts.
 #pragma once
 
 #include <string>
@@ -14,11 +15,11 @@ namespace tracestep {
 // module ("ffn.w1.weight" → "ffn.w1"); an empty path is "program".
 std::string component_of(std::string_view path);
 
-// How the time and bytes of a node that stands for several are shared out among its origins. By
-// origin; the shares add up to 1. They are modelled, by the bytes that the parts would move if each
-// ran by itself: the parts of a decomposition by their own origins, those of a merged call
-// (OpDef::donates_in_groups) by its groups, which are in the order of the origins. A node whose
-// parts cannot be told apart is shared out evenly.
+// How the time and bytes of a node with several origins are divided among them: one share for each
+// origin, which add up to 1. Shares are modelled by the bytes that each part would move if it ran
+// separately: the parts of a decomposition by their own origins, and those of a merged call
+// (OpDef::donates_in_groups) by its groups, which have the order of the origins. If parts cannot be
+// told apart, shares are equal.
 std::vector<double> origin_shares(const Program& program, const Node& node);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Plan: where everything of a step lives, before it runs. Buffers and workspaces share one arena at
-// fixed offsets.
+// Plan: where everything of a step lies in memory, before it runs. Buffers and workspaces share one
+// arena at fixed offsets.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,21 @@
 namespace tracestep {
 
 struct Plan {
-  // A buffer that is no leaf, or the workspace of a node, in the arena.
+  // The place in the arena of a buffer that is no leaf, or of a node's workspace.
   struct Place {
-    int buffer = -1;        // of `buffer_plan`; -1: a workspace
-    NodeId node = kNoNode;  // the first node that needs it
+    int buffer = -1;        // An index into `buffer_plan`; -1: it is a workspace.
+    NodeId node = kNoNode;  // The first node that needs it.
     std::int64_t bytes = 0, offset = 0;
   };
   BufferPlan buffer_plan;
-  std::vector<Place> places;         // in order of first need; empty buffers have no place
-  std::vector<int> place_of_buffer;  // by buffer; -1: a leaf, or empty
-  std::vector<int> workspace_of;     // by node: its place; -1: none
+  // In the order in which they are first needed; empty buffers have no place.
+  std::vector<Place> places;
+  std::vector<int> place_of_buffer;  // The place of each buffer; -1: it is a leaf, or empty.
+  std::vector<int> workspace_of;     // The place of each node's workspace; -1: it has none.
   std::int64_t arena_bytes = 0;
-  std::int64_t least_arena_bytes = 0;  // the largest sum of bytes that are needed at once
-  std::int64_t leaf_bytes = 0;         // outside the arena, before and after the step
+  std::int64_t least_arena_bytes = 0;  // The largest sum of bytes that are needed at the same time.
+  // The bytes of leaves, which are outside of the arena before, during and after the step.
+  std::int64_t leaf_bytes = 0;
 
   // Bytes that a step holds at its peak when it runs in an arena.
   std::int64_t peak_bytes() const { return leaf_bytes + arena_bytes; }
@@ -38,7 +40,8 @@ struct Plan {
   Lifetime lifetime(const Place& place) const;
 };
 
-// O(nodes²) in the worst case, for the arena: about a second for the largest programs.
+// Plans a step. O(nodes²) in the worst case, for the arena: about a second for the largest
+// programs.
 Plan plan_step(const Program& program, const DeviceTraits& traits);
 
 }  // namespace tracestep

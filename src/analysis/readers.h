@@ -8,17 +8,19 @@
 namespace tracestep {
 
 struct Readers {
-  std::vector<std::vector<NodeId>> nodes;  // by value; a node that reads it twice stands twice
-  std::vector<bool> at_end;                // by value: an output, or the new value of a leaf
+  // For each value, the nodes that read it; a node that reads it twice is listed twice.
+  std::vector<std::vector<NodeId>> nodes;
+  std::vector<bool> at_end;  // For each value, whether it is an output or the new value of a leaf.
 
   explicit Readers(const Program& program);
 
-  // The node that alone reads the value, once; kNoNode: there are more readers, or none.
+  // The only reader of a value, if it reads the value once; kNoNode: there are more readers, or
+  // none.
   NodeId only(ValueId id) const;
 };
 
-// Tells whether the node may as well run behind `until`, because no leaf that it reads has got its
-// new value by then.
+// True if the node may as well run behind `until`: no leaf that it reads has got its new value by
+// then.
 bool can_wait(const Program& program, const Node& node, NodeId until);
 
 }  // namespace tracestep

@@ -13,20 +13,23 @@
 namespace tracestep {
 
 struct DevicePeaks {
-  std::string name;                         // "H200"
-  double fp32_tflops = 0, bf16_tflops = 0;  // of dense products with float32 sums, by operands
+  std::string name;  // "H200"
+  // Peaks of dense products with float32 sums, by the dtype of the operands.
+  double fp32_tflops = 0, bf16_tflops = 0;
   double bandwidth_gb_s = 0;
-  double host_gb_s = 0;  // of the link to the host's memory, each way, nominal
-  // 0: not known, or it has no such products.
+  double host_gb_s = 0;  // The nominal rate of the link to the host's memory, in each direction.
+  // Peaks of further products; 0: not known, or the device has no such products.
   double tf32_tflops = 0, fp16_tflops = 0, fp8_tflops = 0;
-  double watts = 0;                  // the most that it is allowed; 0: not stated
+  double watts = 0;                  // The power limit; 0: not stated.
   bool multiplies_by_parts = false;  // has kernels of fp32-split (docs/precision.md)
 
-  // The peak of products in a precision, by what their operands are rounded to; 0: not known.
+  // The peak of products in a precision, by the type to which their operands are rounded; 0: not
+  // known.
   double product_tflops(const Precision& precision) const;
 };
 
-// Computing and moving overlap: the work takes the longer of the two at the least.
+// The times of computing and of moving bytes. The two overlap, so the work takes at least the
+// longer one.
 struct RoofTime {
   double computing_us = 0, moving_us = 0;
 
@@ -36,16 +39,15 @@ struct RoofTime {
 };
 
 RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
-// Products run at the rate of their operands' dtype (those of float32 at TF32's with `tf32`, and
-// those by parts at a third of fp16's; where that rate is 0, at float32's), all other arithmetic at
-// fp32_tflops.
+// The roofline time of a node. Products run at the rate of their operands' dtype: float32 at TF32's
+// with `tf32`, and products by parts at a third of fp16's, or at float32's if fp16's is not known.
+// All other arithmetic runs at fp32_tflops.
 RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks,
                    bool tf32 = false);
 
-// Modelled time of a node: a roofline with rounded rates of a typical device. It only ranks
-// choices. As these must be the same on every machine, it reads no measurement. Microseconds: a
-// launch and the roofline's time; 0 for views. The device is a server CPU's socket, or a GPU with
-// 80 GB.
+// The modelled time of a node in microseconds: a launch and the roofline time at rounded rates of a
+// typical device, which is a server CPU's socket or a GPU with 80 GB; 0 for views. It only serves
+// to rank choices, which must be the same on every machine, so it reads no measurement.
 double modelled_us(const Program& program, const Node& node, DeviceKind kind);
 // The sum over all nodes of the phase.
 double modelled_us(const Program& program, Phase phase, DeviceKind kind);

@@ -9,20 +9,21 @@
 
 namespace tracestep {
 
-// A value that a forward node made and that a backward node, or one that runs again in backward,
-// reads, directly or through views.
+// A value from a forward node that a backward or recomputed node reads, directly or through views.
 struct Saved {
-  ValueId value = kNoValue;  // the base: what owns the bytes; views of it are not listed
+  ValueId value = kNoValue;  // The base value, which owns the bytes; views of it are not listed.
   NodeId producer = kNoNode;
   std::int64_t bytes = 0;
-  std::vector<NodeId> readers = {};  // nodes in backward, in order; empty: an output `saved.N`
+  // The nodes of backward that read it, in order; empty: it is an output `saved.N`.
+  std::vector<NodeId> readers = {};
 };
 
-// In program order. Parameters and inputs are not listed: they are alive anyway. In a program
-// without backward (mode `forward`), the outputs `saved.N` are what it would have read. O(nodes).
+// The saved values in program order, in O(nodes). Parameters and inputs are not listed, because
+// they exist anyway. In a program without backward (mode `forward`), they are the outputs
+// `saved.N`, which backward would have read.
 std::vector<Saved> saved_for_backward(const Program& program);
 
-// Prefix of the outputs `saved.N` of a program without backward.
+// The prefix of the outputs `saved.N` in a program without backward.
 inline constexpr std::string_view kSavedOutput = "saved.";
 
 std::int64_t saved_bytes(const Program& program);

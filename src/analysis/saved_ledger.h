@@ -1,5 +1,5 @@
 // The ledger of what a step saves for backward: every kept value, its readers, how long it is kept,
-// and what it would cost to recompute it instead.
+// and the cost of recomputing it instead.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,16 @@ struct Recompute {
 };
 
 struct LedgerItem : Saved {
-  NodeId last_reader = kNoNode;  // kNoNode: mode `forward`, where outputs keep it
+  // The last reader; kNoNode: mode `forward`, in which outputs keep the value.
+  NodeId last_reader = kNoNode;
   Recompute again = {};
 };
 
 // The ledger's items in program order.
 std::vector<LedgerItem> saved_ledger(const Program& program);
 
-// "layers.3.attn.softmax" → "layers.3"; a path outside the layers → "once".
+// The block of a path: "layers.3" for "layers.3.attn.softmax"; "once" for a path outside the
+// layers.
 std::string block_of(const std::string& path);
 
 }  // namespace tracestep

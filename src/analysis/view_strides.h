@@ -1,4 +1,5 @@
-// Strides of one view of a run of elements, from those of another view of the same elements.
+// Computes the strides of one view of some elements from those of another view of the same
+// elements.
 #pragma once
 
 #include <optional>
@@ -7,15 +8,15 @@
 
 namespace tracestep {
 
-// The dimensions of a view over a common run of elements; `steps`: distance between neighbours.
+// The dimensions of a view over common elements; `steps`: the distance between neighbours along
+// each.
 struct ViewDimensions {
   const Shape& sizes;
   const Strides& steps;
 };
 
-// `strides`: where neighbours along the dimensions of `from` really lie. Returns the same for `to`,
-// 0 along dimensions of size 1. nullopt: a dimension of `to` is not in `from`, or it has no single
-// stride.
+// Strides along the dimensions of `to`, given the real `strides` along those of `from`; 0 along
+// dimensions of size 1. nullopt: a dimension of `to` is not in `from`, or has no single stride.
 std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& strides,
                                      const ViewDimensions& to);
 

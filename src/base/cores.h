@@ -5,10 +5,11 @@
 
 namespace tracestep {
 
-// Their numbers; empty where the kernel does not say.
+// The numbers of these cores; empty if the kernel does not report them.
 const std::vector<int>& allowed_core_numbers();
 
-// How many there are; all of the machine's where the kernel does not say. At least 1.
+// The number of these cores, at least 1; if the kernel does not report them, that of all cores of
+// the machine.
 int allowed_cores();
 
 }  // namespace tracestep

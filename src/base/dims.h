@@ -33,7 +33,7 @@ class Dims {
   bool empty() const { return rank_ == 0; }
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
-  // Counted from the end: back(0) is the last entry.
+  // An entry counted from the end: back(0) is the last one.
   std::int64_t back(int i = 0) const { return (*this)[rank_ - 1 - i]; }
   const std::int64_t* begin() const { return dims_.data(); }
   const std::int64_t* end() const { return dims_.data() + rank_; }
@@ -56,7 +56,7 @@ class Dims {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 
-  // "[4,128,768]"
+  // The entries as text: "[4,128,768]".
   std::string str() const;
 
  private:
@@ -67,7 +67,7 @@ class Dims {
 };
 
 using Shape = Dims;
-// In elements, not bytes; 0 for a broadcast dimension.
+// Strides in elements, not bytes; 0 for a broadcast dimension.
 using Strides = Dims;
 
 // Row-major strides of `shape`.

@@ -51,8 +51,8 @@ class Directory {
  public:
   enum class Kind { kFolder, kFile, kLink, kOther };
 
-  // Opens a path that the user gave: symbolic links in it are followed. nullopt, with errno set,
-  // when it cannot be opened. Members that throw use the code `failure` (kInput or kOutput) unless
+  // Opens a path that the user gave; symbolic links in it are followed. nullopt, with errno set, if
+  // it cannot be opened. Members that throw use the code `failure` (kInput or kOutput) unless
   // stated otherwise.
   static std::optional<Directory> open(const std::filesystem::path& path,
                                        ErrorCode failure = ErrorCode::kOutput);
@@ -60,7 +60,7 @@ class Directory {
   Directory open_folder(const std::string& name) const;
 
   const std::filesystem::path& path() const { return path_; }
-  // For calls such as faccessat(2); valid as long as this object.
+  // The descriptor, for calls such as faccessat(2); valid as long as this object.
   int fd() const { return handle_->get(); }
   // The names of all members in no particular order, without "." and "..". Throws.
   std::vector<std::string> names() const;
@@ -71,16 +71,18 @@ class Directory {
   // openat(2) without following links. On failure the result is not open and errno is set: ELOOP
   // for a link.
   FileHandle open_file(const std::string& name, int flags, mode_t mode = 0) const;
-  // The regular file `name` for reading; a link is an error as well. Errors: kInput, as InputFile.
+  // Opens the regular file `name` for reading; a symbolic link is an error too. Throws
+  // Error{kInput}, as InputFile does.
   InputFile open_input(const std::string& name, const About& where) const;
-  // Errors below: kOutput.
+  // The members below throw Error{kOutput}.
   void make_folder(const std::string& name) const;
-  // Replaces a file or a link called `to`.
+  // Renames a member; a file or symbolic link called `to` is replaced.
   void rename(const std::string& from, const std::string& to) const;
   // Removes a file, a link (never its target), or a folder with its whole content. A missing member
   // is not an error.
   void remove(const std::string& name) const;
-  // Removes a member that is no longer needed: a failure is a warning, as only its space is lost.
+  // Removes a member that is no longer needed. A failure only logs a warning, since nothing but
+  // space is lost.
   void discard(const std::string& name) const;
   // Makes renames and removals inside survive a power failure.
   void sync() const;

@@ -13,7 +13,7 @@ enum class DType : std::uint8_t {
   kF32,
   kBF16,
   kF16,
-  kF8E4M3,  // of the range of E4M3FN: no infinities, 448 at most
+  kF8E4M3,  // Has the range of E4M3FN: no infinities, and 448 is the largest number.
   kF8E5M2,
   kI64,
   kI32,
@@ -45,12 +45,12 @@ constexpr std::size_t size_of(DType dtype) {
 constexpr bool is_floating(DType dtype) {
   return dtype <= DType::kF8E5M2;
 }
-// The two 8-bit floating types (base/float8.h): operands of scaled products, and of casts; nothing
-// else computes with them.
+// True for the two 8-bit floating types (base/float8.h), which only scaled products and casts take
+// as operands.
 constexpr bool is_float8(DType dtype) {
   return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2;
 }
-// The two 16-bit floating types: stored narrow, computed in float32.
+// True for the two 16-bit floating types, which are stored narrow and computed in float32.
 constexpr bool is_low_precision(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16;
 }

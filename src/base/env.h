@@ -19,11 +19,13 @@ struct Variable {
   std::string_view name;
   std::string_view doc;
   std::string_view default_value;
-  void (*check)() = nullptr;  // reads it as the program does; nullptr: any text is right
-  bool is_secret = false;     // its value is shown nowhere
+  // Reads the variable as the program does and throws if it is malformed; nullptr: any text is
+  // right.
+  void (*check)() = nullptr;
+  bool is_secret = false;  // True: its value must not be printed.
 };
 
-// The check of a variable that this accessor reads.
+// Makes `check` of a variable from the accessor that reads it.
 template <auto kAccessor>
 void check_by() {
   (void)kAccessor();
@@ -51,7 +53,7 @@ bool guarded_allocator();
 // TRACESTEP_ALLOCATOR: true for the plain allocator, which asks the device for every allocation,
 // so that memory checkers see each one.
 bool plain_allocator();
-// TRACESTEP_LOG.
+// TRACESTEP_LOG: how much the program writes to stderr.
 LogLevel log_level();
 // TRACESTEP_KERNEL_CACHE: the folder of compiled kernels; empty: none are kept between processes.
 std::string kernel_cache();

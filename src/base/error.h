@@ -29,7 +29,7 @@ enum class ErrorCode {
 // The process exit status for `code`.
 int exit_code(ErrorCode code);
 
-// What an error is about: a kind to decide by, and the text that people read.
+// What an error is about: `kind` for code that has to decide, and the text for people.
 struct About {
   enum class Kind : std::uint8_t {
     kText,    // none of the others: a part of the program, a place in a file, an element
@@ -47,33 +47,34 @@ struct About {
   std::string text;
 };
 
-// About{kField}: "token_dtype"_field.
+// Makes an About of a field: "token_dtype"_field.
 inline About operator""_field(const char* name, std::size_t size) {
   return {About::Kind::kField, std::string(name, size)};
 }
 
-// The name of an option inside a text, in literals: "give " TRACESTEP_OPTION(size) ", or less".
-// A text with such marks is shown by with_options().
+// Marks the name of an option in a string literal: "give " TRACESTEP_OPTION(size) ", or less".
+// with_options() replaces the marks in a text that is shown.
 #define TRACESTEP_OPTION(name) "\x1f" #name "\x1f"
 
-// `text` with `name_of(name)` in the place of each mark: a flag, or "option size".
+// Replaces each mark in `text` by `name_of(name)`: a flag, or "option size".
 std::string with_options(std::string_view text,
                          const std::function<std::string(std::string_view)>& name_of);
 
 class Error : public std::exception {
  public:
-  // The message and the hint may have marks of options.
+  // `message` and `hint` may contain marks of options.
   Error(ErrorCode code, About about, std::string message, std::string hint = {});
 
   ErrorCode code() const { return code_; }
   About about() const { return {kind_, where_}; }
   const std::string& where() const { return where_; }
-  // With marks, for an error that this one becomes part of.
+  // The message with its marks, for building another error from this one.
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
-  // The message for people, without the hint: "option size" for each mark.
+  // The message for people, without the hint; each mark is replaced, by default as in "option
+  // size".
   std::string text() const;
-  // The whole message, likewise: `[where] text; hint`.
+  // The whole message for people: `[where] text; hint`.
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
@@ -90,14 +91,14 @@ class DeviceError : public Error {
               std::move(message)) {}
 };
 
-// Throws Error{kUsage}: the common case while a program or a command is being built.
+// Throws Error{kUsage}, the usual error while a program or a command is built.
 template <class... Args>
 [[noreturn]] void fail_usage(About about, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ErrorCode::kUsage, std::move(about),
               fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Throws Error{kInput}: a file that is missing or malformed.
+// Throws Error{kInput}, for a file that is missing or malformed.
 template <class... Args>
 [[noreturn]] void fail_input(About about, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(ErrorCode::kInput, std::move(about),
@@ -111,7 +112,8 @@ namespace detail {
 
 }  // namespace tracestep
 
-// For bugs of our own: ends the command with the source line, the condition and the message.
+// Checks a condition whose failure is a bug of ours: ends the command with the source line, the
+// condition and the message.
 #define TRACESTEP_CHECK(condition, ...)                                 \
   do {                                                                  \
     if (!(condition)) [[unlikely]]                                      \

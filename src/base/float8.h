@@ -8,14 +8,15 @@
 
 namespace tracestep {
 
-// 4 bits of exponent, 3 of mantissa. No infinities; all bits but the sign set is NaN.
+// A type with 4 exponent bits and 3 mantissa bits. It has no infinities; all bits but the sign set
+// is NaN.
 struct F8E4M3 {
   static constexpr int kMantissaBits = 3, kBias = 7;
   static constexpr std::uint32_t kLargest = 0x7e;  // 448
   static constexpr std::uint32_t kNaN = 0x7f;
   std::uint8_t bits = 0;
 };
-// 5 bits of exponent, 2 of mantissa, as the upper half of a float16.
+// A type with 5 exponent bits and 2 mantissa bits: the upper half of a float16.
 struct F8E5M2 {
   static constexpr int kMantissaBits = 2, kBias = 15;
   static constexpr std::uint32_t kLargest = 0x7b;  // 57344

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-// All of it is in the header, so that no library has to be there when the program runs.
+// The hash is compiled from its header, so that the program needs no library of it at run time.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -66,7 +66,7 @@ struct HostTensor {
   }
 
  private:
-  // CHECKs that the elements are of the type they are used as, and `size` bytes in all.
+  // CHECKs that the elements have the type as which they are read, and are `size` bytes in all.
   void check_access(bool same_type, std::size_t size) const;
 };
 
@@ -88,7 +88,8 @@ struct TensorView {
 
 // Converts to float64, exactly; integers and booleans stay as they are.
 HostTensor widened(const TensorView& tensor);
-// Floating numbers in another floating type, rounded to nearest even; in 8 bits saturated.
+// Converts floating numbers to another floating type, rounded to nearest even; in 8-bit types they
+// saturate.
 HostTensor as_dtype(const TensorView& tensor, DType to);
 
 }  // namespace tracestep

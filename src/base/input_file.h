@@ -46,7 +46,8 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole of a small file but for a mark of UTF-8. Errors as InputFile, text(), and for UTF-16.
+// Reads the whole of a small file, without a UTF-8 byte order mark. Throws as InputFile and text(),
+// and for UTF-16.
 std::string read_text_file(const std::filesystem::path& path, const About& where,
                            std::uint64_t limit);
 

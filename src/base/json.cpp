@@ -1,5 +1,5 @@
-// Json from the parser's events: duplicate keys are refused, integers stay exact, and the memory of
-// the values is limited to a small multiple of the text's.
+// Builds Json values from the parser's events: duplicate keys are refused, integers stay exact, and
+// the memory of the values is at most a small multiple of the text's.
 #include "base/json.h"
 
 #include <algorithm>

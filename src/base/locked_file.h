@@ -19,7 +19,7 @@ class LockedFile {
   // file; kOutput when it cannot be written, or another process holds the lock for longer than
   // `patience`.
   LockedFile(std::filesystem::path path, About where, std::chrono::milliseconds patience = {});
-  // A file that was created here and is still empty goes again.
+  // Removes the file if this object created it and it is still empty.
   ~LockedFile();
 
   // The whole content. Errors: kInput, also for more than `limit` bytes.

@@ -1,11 +1,11 @@
-// Lines that several parts of a command have to say, of which a user reads one.
+// Log lines that several parts of a command would write, of which a user should see one.
 #pragma once
 
 #include <string>
 
 namespace tracestep {
 
-// As log_info(); nothing where this process has said the same line.
+// As log_info(), but only the first time that this process logs this line.
 void log_once(const std::string& line);
 
 }  // namespace tracestep

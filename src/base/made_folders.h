@@ -1,4 +1,4 @@
-// Folders that are made for an output before it is known that there will be one.
+// Folders that are created for an output before it is certain that the output will be written.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// How texts for people name options: as the flags of a command, where one runs.
+// Sets how texts for people name options: as the flags of the running command, if there is one.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,10 @@ namespace tracestep {
 
 using OptionNames = std::function<std::string(std::string_view name)>;
 
-// While it lives, Error::what() and Error::text() show the marks of options by `names`, and else as
-// "option NAME". For the front end, around all that it runs: errors also end in rows and in logs,
-// which are written where no flag is known. Not to be made while other threads make errors.
+// While this object exists, Error::what() and Error::text() replace marks of options by `names`;
+// otherwise they print "option NAME". The front end makes one around everything it runs, because
+// errors also end up in rows and logs, which are written where no flag is known. Do not make one
+// while other threads make errors.
 class NamedOptions {
  public:
   explicit NamedOptions(OptionNames names);

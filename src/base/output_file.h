@@ -25,7 +25,7 @@ class OutputFile {
   // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
   // file that is_own_or_empty() does not know, where `about` is the field that gave the path.
   explicit OutputFile(const std::filesystem::path& path, const About& about = "file");
-  // A member of a folder of ours: a symbolic link of this name is replaced, never followed.
+  // A member of one of our folders: a symbolic link with this name is replaced, never followed.
   OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
   ~OutputFile();
@@ -50,10 +50,10 @@ class OutputFile {
   FileHandle file_;
 };
 
-// True if the path names something that is written to as it is: "-" and /dev/stdout, /dev/fd/N, a
-// device, a FIFO, or a link to one.
+// True if the path is written to directly: "-" and /dev/stdout, /dev/fd/N, a device, a FIFO, or a
+// link to one of these.
 bool is_stream(const std::filesystem::path& path);
-// Opens it for writing, a FIFO when it has a reader. Errors: kOutput.
+// Opens such a path for writing; a FIFO only when it has a reader. Throws Error{kOutput}.
 FileHandle open_stream(const std::filesystem::path& path);
 
 // Writes `text` in the same all-or-nothing way.
@@ -63,10 +63,10 @@ void write_file(const Directory& folder, const std::string& name, std::string_vi
 void check_writable(const std::filesystem::path& path, const About& about = "file");
 // Checks a folder for files whose names are not known yet.
 void check_writable_folder(const std::filesystem::path& folder);
-// From now on outputs replace the files of others, too.
+// Lets outputs replace files of other programs from now on.
 void allow_overwriting();
 
-// From now on write_file() and check_writable() do nothing with paths that the user gave: another
+// From now on write_file() and check_writable() ignore paths that the user gave, because another
 // process of the same run writes the results.
 void leave_results_to_another_process();
 

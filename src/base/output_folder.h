@@ -32,7 +32,8 @@ class OutputFolder {
   [[noreturn]] void fail_taken() const;
   [[noreturn]] void fail(int error) const;
 
-  std::filesystem::path path_, place_;  // as it was given, and where it is
+  // The path as it was given, and the real place of the folder.
+  std::filesystem::path path_, place_;
   About where_;
   std::string temporary_;
   std::optional<MadeFolders> above_;

@@ -1,5 +1,5 @@
-// Files that this program wrote, told from those of others by what they hold: every output has a
-// mark that its format allows and other readers pass over.
+// Recognises files that this program wrote by their content: every output contains a mark in a
+// place that its format allows and other readers ignore.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace tracestep {
 
 // True if the open file has the mark of one of the program's outputs, or is empty.
 bool is_own_or_empty(int descriptor);
-// True if a file that begins with `head` (4096 bytes count) and ends with `tail` has such a mark.
+// True if such a mark is in `head`, the first 4096 bytes of a file, or in `tail`, its end.
 bool is_own(std::string_view head, std::string_view tail);
 
-// Marks of formats that have a place for one; is_own() knows them.
+// The marks of formats that have a fixed place for one; is_own() finds them.
 inline constexpr std::string_view kTraceMark = "tracestep.trace/1";
 inline constexpr std::string_view kPictureMark = "tracestep.picture/1";
 inline constexpr std::string_view kSnapshotSchema = "tracestep.snapshot/1";

@@ -12,21 +12,25 @@ namespace tracestep {
 
 struct Precision {
   DType parameters = DType::kF32;
-  // Mixed precision: the low-precision dtype that the `autocast` pass uses, over wider parameters.
+  // Mixed precision: the dtype that the `autocast` pass uses for products, while parameters are
+  // wider; nullopt: off.
   std::optional<DType> autocast = {};
-  // float32 products of operands rounded to 10 bits (TensorFloat-32), on a GPU that has them.
+  // True: float32 products round their operands to 10 mantissa bits (TensorFloat-32), on a GPU that
+  // has this.
   bool tf32 = false;
-  // float32 products as three products of float16 parts, on a GPU of the Hopper generation
+  // True: float32 products are computed as three products of float16 parts, on a Hopper GPU
   // (passes/by_parts.cpp).
   bool split = false;
-  // Products of the layers in 8 bits (passes/quantize.cpp); the others as autocast makes them.
+  // True: products in the layers have 8-bit operands (passes/quantize.cpp); other products follow
+  // autocast.
   bool float8 = false;
 
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters), "fp8" (bf16
-// with products of 8 bits), "bf16-pure" and "fp16-pure" (everything stored so).
+// The names: "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters),
+// "fp8" (bf16 with 8-bit products), "bf16-pure" and "fp16-pure" (everything is stored in that
+// type).
 const std::vector<std::string>& precision_names();
 // Error{kUsage} naming `where` and the closest name when there is no such precision.
 Precision parse_precision(std::string_view where, std::string_view name);

@@ -55,22 +55,22 @@ class CounterRng {
         key_);
   }
 
-  // In [0, 1), a multiple of 2^-53.
+  // A number in [0, 1), a multiple of 2^-53.
   double uniform(std::uint64_t index) const {
     return static_cast<double>(bits(index) >> 11) * 0x1p-53;
   }
-  // A whole number in [0, bound), bound > 0; bias below bound / 2^64.
+  // A whole number in [0, bound) for bound > 0; its bias is below bound / 2^64.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64);
   }
-  // Standard normal.
+  // A standard normal number.
   double normal(std::uint64_t index) const { return normal_quantile(centred(index)); }
   // Standard normal conditioned on |z| <= limit_sigmas, by the inverse distribution function: one
   // draw per index, without rejection. For many values make a TruncatedNormal once.
   double truncated_normal(std::uint64_t index, double limit_sigmas) const;
 
-  // Uniform in (-0.5, 0.5), symmetric, both ends excluded: an odd multiple of 2^-53.
+  // A number uniform in (-0.5, 0.5), symmetric, with both ends excluded: an odd multiple of 2^-53.
   double centred(std::uint64_t index) const {
     return (static_cast<double>(bits(index) >> 12) + 0.5) * 0x1p-52 - 0.5;
   }

@@ -9,8 +9,8 @@
 
 namespace tracestep {
 
-// Silent at first, since most files are small. After `patience` a terminal gets a progress line,
-// and a log one message with the time that is left.
+// Shows the progress of reading a file. It is silent at first, because most files are small. After
+// `patience`, a terminal gets a progress line and a log gets one message with the remaining time.
 class ReadingProgress {
  public:
   // `what` starts both texts: "checking train.bin". `total` is in any unit, the same as update()'s.

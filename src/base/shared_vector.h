@@ -1,5 +1,5 @@
-// A list whose copies share its memory until one of them changes it. Programs are copied by every
-// pass, and what says where a node comes from never changes on the way.
+// A list whose copies share memory until one of them is changed (copy on write). Every pass copies
+// programs, and the origins of most nodes stay the same.
 #pragma once
 
 #include <atomic>
@@ -25,14 +25,15 @@ class SharedVector {
     static const std::vector<T> none;
     return items_ ? *items_ : none;
   }
-  // For changes: this object has a list of its own from here on.
+  // Gives access for changes; from then on this object has its own copy of the list.
   std::vector<T>& edit() {
     if (!items_) {
       items_ = std::make_shared<std::vector<T>>();
     } else if (items_.use_count() > 1) {
       items_ = std::make_shared<std::vector<T>>(*items_);
     } else {
-      std::atomic_thread_fence(std::memory_order_acquire);  // after reads by former owners
+      // Orders this after reads by former owners.
+      std::atomic_thread_fence(std::memory_order_acquire);
     }
     return *items_;
   }
@@ -49,7 +50,7 @@ class SharedVector {
   }
 
  private:
-  std::shared_ptr<std::vector<T>> items_;  // nullptr: nothing was put in so far
+  std::shared_ptr<std::vector<T>> items_;  // nullptr: the list is empty.
 };
 
 }  // namespace tracestep

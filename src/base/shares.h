@@ -1,5 +1,5 @@
-// Work on many elements, divided among short-lived threads; for what happens once, such as filling
-// or coding weights (kernels have a team of threads of their own).
+// Divides work on many elements among short-lived threads. It is for work that happens once, such
+// as filling or quantizing weights; kernels use a lasting team of threads instead.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ void in_shares(std::int64_t count, std::int64_t smallest, const Work& work) {
     };
     try {
       threads.emplace_back(share);
-    } catch (const std::system_error&) {  // no more threads: this one does the work
+      // The system gives no more threads, so this thread does the work.
+    } catch (const std::system_error&) {
       share();
     }
   }

@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// `word` in quotes where it holds anything but letters, digits and -_./,:=+@%.
+// `word` in quotes if it contains anything but letters, digits and -_./,:=+@%.
 std::string shell_quoted(const std::string& word);
 // All `words` so quoted, separated by spaces.
 std::string shell_quoted(std::span<const std::string> words);

@@ -11,12 +11,12 @@
 namespace tracestep {
 
 // Blocks the signals below for the calling thread and all threads that it starts later, and starts
-// the thread that waits for them: SIGINT, SIGTERM and SIGHUP, and the limits of time SIGALRM and
-// SIGXCPU, which ask the program to end; SIGUSR1 and SIGUSR2, which ask it to save what it has and
-// go on. One that the process was told to ignore (nohup) stays ignored. SIGXFSZ and SIGPIPE are
-// ignored from then on: writing beyond the file size limit, or to a closed pipe, fails as a write
-// to a full disk does. All others, SIGQUIT with its core file among them, keep their custom. Call
-// it once, before any other thread exists.
+// the thread that waits for them. SIGINT, SIGTERM, SIGHUP and the time limits SIGALRM and SIGXCPU
+// ask the program to end; SIGUSR1 and SIGUSR2 ask it to save and continue. A signal that the
+// process was started to ignore (nohup) stays ignored. SIGXFSZ and SIGPIPE are ignored from then
+// on: writing beyond the file size limit or to a closed pipe then fails as on a full disk. All
+// other signals keep their default effect, such as SIGQUIT with its core file. Call it once, before
+// any other thread exists.
 void take_signals();
 
 // The signal mask from before take_signals(). A child process must start with it, and with the
@@ -27,8 +27,8 @@ const sigset_t& mask_before_signals();
 // pipe (`| head`).
 [[noreturn]] void end_by_broken_pipe();
 
-// While it exists, the first signal that ends the program is sent to this process too, by the
-// thread that receives it. `process` must not have been waited for. One at a time.
+// While this object exists, the thread that receives signals also sends the first one that ends the
+// program to `process`, which must not have been waited for. Only one may exist at a time.
 class PassedOn {
  public:
   explicit PassedOn(pid_t process);
@@ -45,8 +45,9 @@ class PassedOn {
 // take_signals(); only one may exist at a time.
 class StopSignal {
  public:
-  // `what_follows`: what that line says will happen: "the step under way is finished first".
-  // `at_save`: the same of a signal that asks to save; empty: there is nothing to save.
+  // `what_follows`: what the confirming line says will happen next, such as "the step under way is
+  // finished first". `at_save`: the same for a signal that asks to save; empty: there is nothing to
+  // save.
   explicit StopSignal(std::string what_follows, std::string at_save = {});
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
@@ -62,7 +63,7 @@ class StopSignal {
 
   // True if a signal has asked to save since the last call of saved().
   bool asks_to_save() const;
-  // Confirms that all that has been asked for until now is done.
+  // Confirms that everything that signals have asked to save up to now is saved.
   void saved() const;
 };
 

@@ -1,4 +1,4 @@
-// Restricted Damerau-Levenshtein distance over three rows.
+// Computes the restricted Damerau-Levenshtein distance with three rows of the table.
 #include "base/suggest.h"
 
 #include <algorithm>

@@ -22,17 +22,18 @@ std::optional<std::string> closest(std::string_view word, std::span<const std::s
 std::optional<std::string> closest(std::string_view word,
                                    std::span<const std::string_view> candidates);
 
-// "; did you mean X?" or nothing: to be appended to a message or used as its hint.
+// The hint "; did you mean X?", or an empty text, to be appended to a message.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
 // A name without case and blanks, by which "RTX 5090" and "rtx5090" are the same.
 std::string folded(std::string_view name);
 
-// Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of `names`.
+// Throws Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of
+// `names`.
 void check_choice(const About& where, std::string_view text, std::span<const std::string> names);
 
-// The parts of "a+b", each checked by check_choice(). Error{kUsage} naming `where` also for a part
-// that stands there twice.
+// Splits "a+b" and checks each part by check_choice(). Throws Error{kUsage} naming `where` also if
+// a part occurs twice.
 std::vector<std::string> checked_parts(const About& where, std::string_view text,
                                        std::span<const std::string> names);
 

@@ -1,5 +1,6 @@
-// Files and folders that are not finished: their names, and the lock by which others know that
-// their process is there. remove_stale_temporaries() of output_file.h removes those of ended ones.
+// Names of unfinished files and folders, and the lock by which other processes see that the writing
+// process is alive. remove_stale_temporaries() of output_file.h removes those of processes that
+// have ended.
 #pragma once
 
 #include <string>
@@ -8,8 +9,8 @@
 
 namespace tracestep {
 
-// ".tracestep-", 16 hexadecimal digits, ".tmp". Random rather than with the process id: in
-// containers many programs have id 1.
+// A random name: ".tracestep-", 16 hexadecimal digits, ".tmp". It does not use the process id,
+// because in containers many programs have id 1.
 std::string temporary_name();
 
 // Marks a new temporary file or folder as in use, as long as `handle` is open. False when another

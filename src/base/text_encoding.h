@@ -1,4 +1,4 @@
-// How the bytes of a text file stand for characters: the marks at its beginning, and UTF-16.
+// Detects the encoding of a text file: byte order marks, and UTF-16.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ enum class TextMark : std::uint8_t { kNone, kUtf8, kUtf16Little, kUtf16Big, kUtf
 
 // The byte order mark at the beginning of a text; its first four bytes are enough.
 TextMark byte_order_mark_of(std::string_view bytes);
-std::size_t size_of(TextMark mark);  // in bytes
+std::size_t size_of(TextMark mark);  // The size of a mark in bytes.
 
-// Bytes behind a mark as UTF-8; nullopt where they are no UTF-16, or a character is NUL.
+// Converts the UTF-16 bytes after a mark to UTF-8; nullopt if they are no UTF-16 or contain NUL.
 std::optional<std::string> utf8_of_utf16(std::string_view bytes, TextMark mark);
 
-// True if text without a mark looks like UTF-16: of the bytes at even places, or of those at odd
-// places, most and at least two are NUL, and of the others none.
+// True if text without a mark looks like UTF-16: either among the bytes at even places or among
+// those at odd places most, and at least two, are NUL, and none of the others is.
 bool looks_like_utf16(std::string_view bytes);
 
 }  // namespace tracestep

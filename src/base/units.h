@@ -18,7 +18,7 @@ std::int64_t parse_int(const About& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
-// The factor that a "k" behind a count stands for; M, G or B, and T are its powers.
+// What "k" behind a number stands for; M, G or B, and T are its powers.
 enum class Thousand : std::uint8_t {
   kDecimal,  // --steps 10k: 10,000
   kBinary,   // --context 4k: 4096
@@ -37,23 +37,24 @@ double parse_real(const About& where, std::string_view text,
                   double min = std::numeric_limits<double>::lowest(),
                   double max = std::numeric_limits<double>::max());
 
-// "123B", "512MiB", "24GB" (10^9 each), "1.5GiB": bytes, rounded down to a whole one. Errors:
-// kUsage, also for a number without a unit, which a person means as gigabytes.
+// Parses "123B", "512MiB", "24GB" (10^9 each), "1.5GiB" as bytes, rounded down. Throws
+// Error{kUsage}, also for a number without a unit, by which people mean gigabytes.
 std::int64_t parse_bytes(const About& where, std::string_view text);
 
-// "512 B", "1.50 GiB".
+// Bytes as text: "512 B", "1.50 GiB".
 std::string format_bytes(std::int64_t bytes);
-// Three or four significant digits: "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2 min 03 s".
+// A duration with three or four significant digits: "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2
+// min 03 s".
 std::string format_duration_ms(double ms);
-// "999", "1.23 k", "128.63 M", "3.41 B" (10^9).
+// A count as text: "999", "1.23 k", "128.63 M", "3.41 B" (10^9).
 std::string format_count(double count);
-// "1.23 TFLOP": work, not a rate.
+// Work as text: "1.23 TFLOP".
 std::string format_flops(double flops);
-// "1.23 TFLOP/s".
+// A rate as text: "1.23 TFLOP/s".
 std::string format_flop_rate(double flops_per_second);
 
-// A number of bytes as text that says it exactly. With the largest unit of which it is a whole
-// number: "25MiB", "1536KiB", "7B".
+// An exact number of bytes as text, with the largest unit of which it is a whole number: "25MiB",
+// "1536KiB", "7B".
 std::string exact_bytes(std::int64_t bytes);
 
 }  // namespace tracestep

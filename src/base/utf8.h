@@ -8,7 +8,8 @@
 namespace tracestep {
 
 bool is_utf8(std::string_view text);
-// The first byte that belongs to no character; std::string_view::npos: all is text.
+// The position of the first byte that belongs to no character; std::string_view::npos: the text is
+// valid.
 std::size_t find_invalid_utf8(std::string_view text);
 
 // The first character of `text`, and the last: valid UTF-8 that is not empty.
@@ -20,19 +21,19 @@ std::string_view last_character(std::string_view text);
 // subparts.
 std::string with_replacements(std::string_view text);
 
-// Generated text for a terminal: what is not UTF-8 becomes U+FFFD, and control characters other
-// than newline and tab become \xNN, so that no escape sequence gets through.
+// Makes generated text safe for a terminal: bytes that are not UTF-8 become U+FFFD, and control
+// characters other than newline and tab become \xNN, so that no escape sequence gets through.
 std::string printable(std::string_view text);
 
-// `text` on one line, in valid UTF-8: invalid bytes and control characters become \xNN, marks that
-// would show the characters beside them in another order or on other lines \uNNNN.
+// `text` on one line, in valid UTF-8. Invalid bytes and control characters become \xNN; direction
+// marks, which would reorder the characters around them, and line separators become \uNNNN.
 std::string escaped(std::string_view text);
-// `text` in which only such marks are made visible.
+// `text` with only these marks made visible.
 std::string with_visible_marks(std::string_view text);
 
-// `text` in valid UTF-8 without control characters, but for newline and tab, and without those
-// marks, so that unescaped_bytes() gives it back: their bytes become \xNN, and so does a backslash
-// that would look like one of these.
+// `text` in valid UTF-8, without these marks and without control characters other than newline and
+// tab: their bytes become \xNN, and so does a backslash that would look like such a code.
+// unescaped_bytes() restores the text.
 std::string escaped_bytes(std::string_view text);
 std::string unescaped_bytes(std::string_view text);
 
@@ -40,7 +41,7 @@ std::string unescaped_bytes(std::string_view text);
 // an ellipsis. For messages, which quote names and values of any length.
 std::string message_line(std::string_view text, std::size_t max_bytes = 4096);
 
-// Says whether the user's locale has UTF-8.
+// True if the user's locale uses UTF-8.
 bool locale_has_utf8();
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Checks which shapes the C interface takes. Plain C++, so that tests need no CUDA.
+// Checks which shapes the C interface accepts. It is plain C++, so that tests need no CUDA.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 
 namespace tracestep::capi {
 
-// Sums of a row's number, the offset and the window fit 32 bits; so does a number of each tile of
-// 64 rows of all heads, and bytes of whatever has as many rows fit 64.
+// The most rows. With these, sums of a row's number, the offset and the window fit into 32 bits,
+// and so does a number for each tile of 64 rows over all heads; bytes of a tensor with as many rows
+// fit into 64 bits.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 29;
 constexpr std::int64_t kMostRowsOfAllHeads = std::int64_t{1} << 36;
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;
@@ -25,7 +26,7 @@ inline bool has_sizes(const tracestep_attention_shape& s) {
   return std::int64_t{s.batch} * s.heads <= kMostRowsOfAllHeads / padded;
 }
 
-// Returns a tracestep_status.
+// Checks a shape, and returns a tracestep_status.
 inline int checked(const tracestep_attention_shape& s) {
   if (s.dtype < TRACESTEP_FLOAT32 || s.dtype > TRACESTEP_FLOAT16) return TRACESTEP_BAD_DTYPE;
   const bool shares = s.key_heads == 0 || (s.key_heads > 0 && s.heads % s.key_heads == 0);

@@ -1,5 +1,5 @@
-// The C interface of the attention kernels: checks what a caller can get wrong, then hands over.
-// Compiled where the CUDA back end is.
+// The C interface of the attention kernels: checks what a caller can get wrong, then calls the
+// kernels. Only compiled with the CUDA back end.
 #include "capi/tracestep_attention.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The index of a captured module's folder, capture.json, which may name only what its program has.
+// Reads the index of a captured module's folder, capture.json, which may only name what its program
+// has.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Weights of a captured module that multiply one input: side by side in memory, as the
-// Transformer's own are, so that the pass `merge` makes one product of theirs.
+// Places weights of a captured module that multiply the same input side by side in memory, as the
+// Transformer's own are, so that the pass `merge` can join their products.
 #include <map>
 #include <tuple>
 

@@ -1,4 +1,5 @@
-// Reads the folder of a captured module, and what follows from its program and its index together.
+// Reads the folder of a captured module, and derives what follows from its program and its index
+// together.
 #include <algorithm>
 #include <mutex>
 #include <span>

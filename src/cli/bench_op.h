@@ -1,4 +1,4 @@
-// bench --op: single ops over shapes, precisions and states of the caches.
+// Implements `bench --op`: times single ops over shapes, precisions and cache states.
 #pragma once
 
 #include "cli/cells.h"
@@ -10,7 +10,7 @@
 namespace tracestep::cli {
 
 struct OpOptions {
-  std::vector<std::string> calls;  // empty: steps are measured
+  std::vector<std::string> calls;  // The ops to time; empty: whole steps are measured instead.
   std::vector<std::string> shapes;
   std::vector<std::string> caches = {"warm", "cold"};
 
@@ -18,11 +18,12 @@ struct OpOptions {
 };
 void add_op_options(OptionSet& set, OpOptions& options);
 
-// The cells of the request. Error{kUsage}: --op without --shape for an op that has operands, fields
-// that mean nothing for an op alone.
+// The cells of the request. Throws Error{kUsage} if --op lacks --shape for an op with operands, or
+// if a field is given that has no meaning for an op alone.
 std::vector<OpSpec> op_specs(const OpOptions& options, const RunGrid& grid,
                              const Protocol& protocol, DeviceUse use);
-// `roof`: as bench's option: 0: no ceilings are measured.
+// Measures the cells and writes the result. `roof` is the option of `bench`; 0: no ceilings are
+// measured.
 int run_ops(const OutputOptions& output, std::vector<OpSpec> specs, RoundOptions rounds,
             std::optional<double> roof, Cells& cells);
 

@@ -1,7 +1,7 @@
-// The driver of a command's cells: they are measured one after the other, in rounds
-// (lab/measure/rounds.h), each in new processes or by jobs of a cluster, and what is measured is
-// kept in a file that a later call goes on from. A command asks for its cells, gets their results
-// as values wherever they come from, and makes its tables of them.
+// The driver for the cells of a command. Cells are measured one after the other, in rounds
+// (lab/measure/rounds.h), each in new processes, or by jobs of a cluster. Results are kept in a
+// file from which a later call continues. A command lists its cells, gets results wherever they
+// were measured, and makes its tables from them.
 #pragma once
 
 #include <array>
@@ -35,7 +35,8 @@ struct Command;
 struct CellOptions {
   std::filesystem::path resume = {};
   int processes = 1;
-  // "step:3,5": this process measures those cells alone, for another one; "step:3/1": one visit.
+  // The only cells that this process measures, for another process: "step:3,5"; "step:3/1" is one
+  // visit of a cell.
   std::string only = {};
 
   bool is_used() const { return processes > 1 || !resume.empty() || !only.empty(); }
@@ -53,44 +54,47 @@ struct CellTables {
   std::string schema = {};
   Json environment = {};
   std::vector<Table> tables = {};
-  std::vector<Table> drawn = {};         // besides, for pictures
-  std::size_t done = 0, wanted = 0;      // rows: fewer are done where a signal came
-  bool is_cut = false;                   // something else is missing because of it
-  std::optional<Error> last_words = {};  // thrown once all is written
+  std::vector<Table> drawn = {};  // Further tables, for pictures only.
+  // Rows that were measured and rows that were asked for; fewer were measured if a signal came.
+  std::size_t done = 0, wanted = 0;
+  bool is_cut = false;                   // True: the signal left something else incomplete.
+  std::optional<Error> last_words = {};  // An error to throw after everything is written.
 };
 
-// Adds what the file does not keep, where it is not there.
+// Adds what the file of rows does not keep to a result, if it is missing.
 void add_program(CellResult& result);
 
-// Behind the number of a cell: one visit of it, of how many it may have.
+// The suffix of a cell's number that asks for one visit; the number is how many visits the cell may
+// have.
 inline constexpr std::string_view kOneVisit = "/1";
 
-// Measures nothing, and lists the cells.
+// Selects the constructor that lists the cells without measuring.
 struct ListsCells {};
 
 class Cells final : public Driver {
  public:
-  // `arguments`: the whole command line. Errors: as RowsFile(); kUsage for --cell that is none.
+  // `arguments`: the whole command line. Throws as RowsFile(), and Error{kUsage} for a --cell that
+  // does not exist.
   Cells(const Command& command, const CellOptions& options, std::span<const std::string> arguments);
-  // Finds the cells and what each needs, by running the command up to their measurement.
+  // Lists the cells and what each needs, by running the command up to their measurement.
   Cells(const Command& command, const CellOptions& options, std::span<const std::string> arguments,
         ListsCells lists);
-  // Measures nothing: the results are those of jobs, which may have run on another machine.
+  // Measures nothing: takes the results of jobs, which may have run on another machine.
   Cells(const Command& command, const CellOptions& options, std::span<const std::string> arguments,
         std::vector<JobRows> jobs);
 
   std::span<const std::string> arguments() const { return arguments_; }
-  // kPlan: nothing runs on the device here, which may not be there.
+  // How the device is used; kPlan: nothing runs on it, and it need not be in this machine.
   DeviceUse use() const { return role_ == Role::kMeasures ? DeviceUse::kRun : DeviceUse::kPlan; }
-  // Makes the device, or where nothing runs one with its traits that computes nothing.
+  // Makes the device; if nothing is to run, one with the same traits that computes nothing.
   DeviceFactory device_factory() const;
   // The environment of the result: that of this process, or of the first job.
   Json environment_of(const RunSpec& run);
-  // The rows of a table that has one for each result of the last measure(), for the checker: those
-  // of several jobs were measured apart.
+  // The rows of a table for the validity checker; the table has a row for each result of the last
+  // measure(). Rows of different jobs carry their own environments.
   std::vector<ResultRow> rows_of(const Table& table, const Json& environment) const;
-  // The signal that ends the measurement, from the first call on; a line says that `what` of those
-  // measured so far are written.
+  // The signal that ends measuring, which is caught from the first call on. When it comes, a line
+  // says that the `what` measured up to now are written.
   const StopSignal& stop(std::string_view what = "rows");
   const StopSignal* stop_signal() const override { return stop_ ? &*stop_ : nullptr; }
   std::string asked() const override { return options_.only; }
@@ -98,47 +102,50 @@ class Cells final : public Driver {
   bool is_asked_for(const std::string& stage) const {
     return options_.only.starts_with(stage + ":");
   }
-  // True if files beside the result are to be written: once, however many processes measure.
+  // True if this pass writes files beside the result; they are written once, however many processes
+  // measure.
   bool writes_files() const { return makes_tables() && pass_ == 0; }
-  // False if tables are left to another process.
+  // False if another process makes the tables.
   bool makes_tables() const { return !is_child() && !lists(); }
-  // True if cells are listed: nothing is measured.
+  // True if the cells are only listed and nothing is measured.
   bool lists() const { return role_ == Role::kLists; }
 
   // True if each cell is measured in several processes.
   bool has_processes() const { return options_.processes > 1; }
-  // How often a cell is visited in so many rounds; 0: neither rounds nor processes are asked for.
+  // How often a cell is visited with this many rounds; 0: neither rounds nor processes were asked
+  // for.
   int visits(std::optional<std::int64_t> rounds) const {
     return rounds || has_processes() ? static_cast<int>(rounds.value_or(1)) * options_.processes
                                      : 0;
   }
 
-  // The results of cells in their order, each for every copy: measured, or found in the file; fewer
-  // when a signal came, and none where cells are listed. `stage`: the name of their rows.
-  // `needs(spec)`: the JobPlan of a visit. `measure_one(spec, observer)`: an interrupted result
-  // ends the measurement. `is_apart`: each cell is measured in a process of its own.
+  // The results of cells in order, each for every copy: measured now, or found in the file. There
+  // are fewer if a signal came, and none if cells are only listed. `stage`: the name of these
+  // cells' rows. `needs(spec)`: the JobPlan of a visit. `measure_one(spec, observer)`: measures a
+  // visit; an interrupted result ends measuring. `is_apart`: a new process measures each cell.
   template <class Result, class Spec, class NeedsOf, class MeasureOne>
   std::vector<Result> measure(const std::string& stage, const std::vector<Spec>& cells,
                               const RoundOptions& options, const NeedsOf& needs,
                               const MeasureOne& measure_one, bool is_apart = false);
-  // Says what a command needs that measures no cells.
+  // States what a command needs that has no cells.
   void needs_whole(const JobPlan& plan) { whole_ = plan; }
-  // The cells that were listed; one for the whole command where it has none.
+  // The cells that were listed; a command without cells has one for the whole command.
   std::vector<PlannedCell> planned() const;
-  // As Driver::besides(), of the cell with this specification.
+  // As Driver::besides(), for the cell with this specification.
   template <class Value, class Spec, class Make>
   Value besides(const std::string& stage, const Spec& spec, const Make& make) {
     return Driver::besides<Value>(stage, full_key(spec), make);
   }
   void complete(CellResult& result) const override { add_program(result); }
-  // Adds what rounds tell of cells beside each other.
+  // Adds to results what rounds show about cells relative to each other.
   template <class Result>
   void add_beside(const std::string& stage, const std::vector<Result>& results,
                   std::vector<Table>& tables);
 
-  // Writes the tables, when every process has measured; else keeps them. Returns the exit status.
+  // Writes the tables once every process has measured; before that it keeps them. Returns the exit
+  // status.
   int finish(CellTables result);
-  // True if the command is to run again, for the next process of each cell.
+  // True if the command must run again, for the next process of each cell.
   bool goes_on();
 
  private:
@@ -153,15 +160,15 @@ class Cells final : public Driver {
   bool keeps_rows() const override { return options_.is_used(); }
   void keep(std::vector<RowsFile::Row> rows);
   void keep(const Json& key, Json row) override { keep({{key, std::move(row)}}); }
-  // In a child those that it is asked for.
+  // In a child process, only the cells that it is asked for.
   std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const override;
-  // Adds a cell to those that are listed.
+  // Adds a cell to the list of cells.
   void list(const std::string& stage, std::size_t cell, Json key, JobPlan visit,
             const RoundOptions& options);
-  // How many processes of the cell with this key are there; without processes 1 or 0.
+  // How many processes have measured the cell with this key; without --processes 1 or 0.
   std::size_t known_of(Json key) const;
-  // Processes take turns by lot: each cell once before the next process of any, so that what
-  // changes on the machine meets all alike.
+  // The cells in random order. Each cell is measured once before any is measured by a second
+  // process, so that changes of the machine affect all alike.
   std::vector<std::size_t> order_of(std::size_t count) const override;
   bool has_child_processes() const override { return !options_.only.ends_with(kOneVisit); }
   bool measure_in_process(const std::string& stage, std::size_t cell, const Json& key) override;
@@ -181,23 +188,25 @@ class Cells final : public Driver {
   const Words arguments_;
   const Role role_ = Role::kMeasures;
   RowsFile file_;
-  std::vector<RowsFile::Row> new_rows_;  // of a child, in the order in which they came
+  // The rows of a child process, in the order in which they came.
+  std::vector<RowsFile::Row> new_rows_;
   std::vector<PlannedCell> listed_;
   std::optional<JobPlan> whole_;
-  Place place_;  // of environment_of()
+  Place place_;  // The place of environment_of().
   struct Job {
     std::string cells;
     Json environment;
   };
   std::vector<Job> jobs_;
-  std::map<std::string, std::size_t> job_of_;  // by the texts of keys
-  std::vector<std::size_t> jobs_of_results_;   // of the last measure()
+  std::map<std::string, std::size_t> job_of_;  // The job of each row, by the text of its key.
+  std::vector<std::size_t> jobs_of_results_;   // The job of each result of the last measure().
   std::optional<StopSignal> stop_;
   std::optional<GridView> view_;
   int rounds_ = 1;
-  std::size_t pass_ = 0;  // which process of each cell; a round is one more of each
+  // Which process of each cell is measured now; a round is one more process of each cell.
+  std::size_t pass_ = 0;
   bool has_cells_ = false, has_ended_ = false;
-  std::vector<Json> documents_;  // of the passes before
+  std::vector<Json> documents_;  // The documents of earlier passes.
 };
 
 template <class Result, class Spec, class NeedsOf, class MeasureOne>
@@ -220,7 +229,7 @@ std::vector<Result> Cells::measure(const std::string& stage, const std::vector<S
     }
     return {};
   }
-  // A round of processes is one more process of each cell.
+  // With processes, each round is one more process of each cell.
   const int rounds = has_processes() || options_.only.ends_with(kOneVisit) ? 1 : options.rounds;
   std::vector<Result> results;
   jobs_of_results_.clear();
@@ -258,7 +267,7 @@ void Cells::add_beside(const std::string& stage, const std::vector<Result>& resu
   if (!beside.rows.empty()) tables.push_back(std::move(beside));
 }
 
-// The highest speed of a device, for the validity checker.
+// The device's ceiling, for the validity checker.
 struct Roof {
   double tflops = 0;
   std::optional<double> others_cores;
@@ -268,15 +277,16 @@ inline auto stored_members(Roof& s) {
 }
 
 struct StepNeeds {
-  // The highest speed of the device for the validity checker, TFLOP/s; none: measured before the
-  // first cell; 0: not known.
+  // The ceiling in TFLOP/s for the validity checker; nullopt: it is measured before the first cell;
+  // 0: not known.
   std::optional<double> roof = 0.0;
-  bool program = false;  // tables read the program, and the spans of the recorded step
+  bool program = false;  // True: tables read the program and the spans of the recorded step.
   std::string stage = "step";
-  double more_steps = 0, more_seconds = 0;  // that the command takes for each cell besides
+  // Steps and seconds that the command takes for each cell besides the timed steps.
+  double more_steps = 0, more_seconds = 0;
 };
 
-// The cells of these runs, measured so.
+// Measures the cells of these runs with these options.
 std::vector<CellResult> measure_steps(Cells& cells, const std::vector<RunSpec>& runs,
                                       const Protocol& protocol, RoundOptions options,
                                       const StepNeeds& needs = {});

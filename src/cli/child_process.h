@@ -1,5 +1,5 @@
-// Starts other processes: this program again, or a command of the shell. None outlives this one,
-// however it ends.
+// Starts other processes: this program again, or a shell command. No process outlives this one,
+// however this one ends.
 #pragma once
 
 #include <sys/types.h>
@@ -12,31 +12,32 @@
 namespace tracestep::cli {
 
 struct NewProcess {
-  std::string program = {};                                         // found as a shell finds it
-  std::vector<std::string> words = {};                              // the name of the program first
-  std::vector<std::pair<std::string, std::string>> variables = {};  // besides those of this process
-  int out = -1, err = -1;                                           // -1: those of this process
-  // True if it may start processes that do not end with it by themselves, as a shell does.
+  std::string program = {};             // The program, looked up in PATH as a shell does.
+  std::vector<std::string> words = {};  // The arguments; the first one is the program's name.
+  // Environment variables besides those of this process.
+  std::vector<std::pair<std::string, std::string>> variables = {};
+  int out = -1, err = -1;  // File descriptors of the output; -1: those of this process.
+  // True if the process may start others that do not end when it ends, as a shell does.
   bool starts_others = false;
 };
 
-// Starts it in a session of its own, so that a terminal's signals reach it through this process
-// alone, and reading a password fails instead of waiting for a terminal that it does not have. When
-// this process is gone, it is killed, with what it has started where it `starts_others`. Signals to
-// the returned id reach those too, and its status comes when they have ended, if one was sent.
-// Call it from the main thread: the system takes the end of the calling thread for that of the
-// process. Error{kFailed} when the system starts no process.
+// Starts a process in its own session: a terminal's signals reach it only through this process, and
+// reading a password fails instead of waiting for a terminal. When this process ends, the child is
+// killed, and with `starts_others` everything that it has started. Signals to the returned id then
+// reach those processes too, and its status is available when all that received one have ended.
+// Call it from the main thread, because the system takes the end of the calling thread for that of
+// the process. Throws Error{kFailed} if no process can be started.
 pid_t start_process(const NewProcess& process);
 
-// Becomes another program, with signals as they were when this one started; returns, with errno
-// set, only where that is not possible.
+// Replaces this process by another program, with the signal handling with which this process was
+// started. Returns only if that fails, with errno set.
 void become(const std::string& program, const std::vector<std::string>& words);
 
-// An exit status as a shell has it: 128 + signal where one ended the process.
+// The exit status as a shell reports it: 128 + signal if a signal ended the process.
 int exit_status_of(int wait_status);
 
 struct ProcessResult {
-  int status = 0;  // exit status; 128 + signal when one ended it
+  int status = 0;  // The exit status; 128 + signal if a signal ended the process.
   std::string out, err;
 };
 
@@ -46,7 +47,7 @@ ProcessResult run_self(std::span<const std::string> arguments);
 // Runs a command line by the shell, with `arguments` as further words after it.
 ProcessResult run_command(const std::string& command, std::span<const std::string> arguments);
 
-// The last line of a process's output: where a failed one says why.
+// The last line of a process's output, in which a failed process says why.
 std::string last_line(const std::string& text);
 
 }  // namespace tracestep::cli

@@ -1,6 +1,6 @@
-// Which forms of a step a command takes where the user names none: the fastest known ones among
-// those whose numbers agree but for rounding. Commands that measure take none by themselves. And
-// the options that a resumed training takes from its checkpoint.
+// Chooses the forms of a step that the user did not name: the fastest known ones among those whose
+// results differ only by rounding. Commands that measure choose none. Also handles the options that
+// a resumed training takes from its checkpoint.
 #pragma once
 
 #include "base/json.h"
@@ -15,12 +15,12 @@ struct Forms {
   AttentionForm attention = AttentionForm::kNaive;
 };
 
-// Needs a run whose model is known.
+// Chooses the forms for a run whose model is known.
 Forms choose_forms(const RunSpec& run);
 
 // Gives `run` each of the forms for which `grid` has no value.
 void take_forms(RunSpec& run, const RunGrid& grid, const Forms& forms);
-// Says in a line which forms a run has, before it begins.
+// Prints a line with the forms of a run before it begins.
 void say_forms(const RunSpec& run);
 
 // The options of `given` that a training's checkpoints keep, so that --resume alone continues it:
@@ -28,12 +28,13 @@ void say_forms(const RunSpec& run);
 // checkpoints hold themselves, and where results go.
 Json kept_options(const OptionSet& set, const GivenOptions& given);
 
-// Reads from `checkpoint` what is not in `given`, and says it. `given`: a copy, as reading adds to
-// it. Errors: kUsage for a value that its option refuses, kInput for what is no list of options.
+// Takes the checkpoint's options that are not in `given`, and prints them. `given` is a copy,
+// because reading adds to it. Throws Error{kUsage} for a value that its option refuses, and
+// Error{kInput} for text that is no list of options.
 void take_kept_options(const OptionSet& set, GivenOptions given, const Checkpoint& checkpoint);
 
-// The forms by the description of a checkpoint, also of a version that did not store the forms that
-// it chose by itself.
+// The forms in a checkpoint's description, also if an older version wrote it, which did not store
+// the forms that it chose.
 Forms forms_of(const Json& meta);
 
 }  // namespace tracestep::cli

@@ -20,28 +20,29 @@ struct JobRows;  // likewise
 
 struct Command {
   std::string name = {};
-  // Its page says (lab/pages/commands/NAME.md), and all_commands() reads:
-  std::size_t section = 0;   // under which of the help's headings it stands
-  std::string summary = {};  // one line: the question it answers
+  // Filled in by all_commands() from the command's page (lab/pages/commands/NAME.md): the index of
+  // the help's heading that lists the command.
+  std::size_t section = 0;
+  std::string summary = {};  // One line: the question that the command answers.
   std::string details = {};  // a few sentences for `--help`
-  std::vector<std::pair<std::string, std::string>> examples = {};  // arguments, what they show
+  std::vector<std::pair<std::string, std::string>> examples = {};  // Arguments, and what they show.
 
-  OptionSet options = {};  // they set the variables that `run` reads
+  OptionSet options = {};  // The options, which set the variables that `run` reads.
   // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
-  // Set by a command that measures cells in the place of `run`, which add_cells() (cli/cells.h)
-  // makes, along with the function that makes the result of what jobs have measured.
+  // Set instead of `run` by a command that measures cells; add_cells() (cli/cells.h) makes `run`
+  // from it, and the function that joins results of jobs.
   std::function<int(Cells& cells)> run_cells = {};
   std::function<int(std::span<const std::string> arguments, std::vector<JobRows> jobs)> gather = {};
-  // The cells that it will measure, with its options as they were read, and what each needs. For a
-  // command with `run_cells` add_cells() makes it.
+  // Lists the cells that the command will measure with the options as read, and what each needs.
+  // add_cells() makes it for a command with `run_cells`.
   std::function<std::vector<PlannedCell>(std::span<const std::string> arguments)> plan = {};
-  // The fields by whose values cells become jobs (cli/sbatch.cpp): what is compared with each other
-  // is measured by one. None: every cell is a job.
+  // The fields by which cells are divided into jobs (cli/sbatch.cpp): cells that are compared with
+  // each other belong to one job. Empty: every cell is a job.
   std::vector<std::string_view> job_fields = {};
 };
 
-// Lets `run` run the command, and `plan` plan all that it does, with the options that were read
+// Lets `run` run the command and `plan` list what it does, both with the options that were read
 // into `options`.
 template <class Options, class Run>
 void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
@@ -67,10 +68,10 @@ void measures_with(Command& command, const std::shared_ptr<Options>& options, Ru
 // NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
-// The program `tracestep` as a function, also for programs of one's own that add ops or devices:
-// runs the command of this command line, with all ops and devices of this build and those that were
-// registered before. Turns what it throws into a message. Returns the exit status. Call it before
-// any thread is started, as it takes the signals.
+// The program `tracestep` as a function, also for programs that add their own ops or devices: runs
+// the command of this command line with all ops and devices that are registered. Prints exceptions
+// as messages. Returns the exit status. Call it before any thread is started, because it handles
+// signals.
 int run_program(int argc, char** argv);
 
 // The headings of the help text, in its order.
@@ -81,10 +82,12 @@ std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
 // The text for `-h`: the question, examples, the ten commonest options in a line each.
 std::string short_help(const Command& command);
-// The topic of `help architecture`, the options that the help of a command has one line for.
+// The topic of `tracestep help architecture`, and the options that a command's help sums up in one
+// line.
 inline constexpr const char* kArchitectureTopic = "architecture";
 std::string architecture_help(std::span<const Command> commands);
-// Parts of these texts: what stands before the options, and a line of one (whose doc names flags).
+// Parts of the help: the text in front of the options, and the line of an option (whose description
+// names flags).
 std::string opening_of(const Command& command);
 std::string option_line(const Option& option);
 // The text of docs/cli.md, and the same commands and options as data.

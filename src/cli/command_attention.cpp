@@ -1,4 +1,4 @@
-// tracestep attention: one attention by itself over widths and contexts.
+// tracestep attention: measures attention alone over widths and contexts.
 #include <algorithm>
 #include <memory>
 #include <optional>

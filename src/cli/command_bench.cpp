@@ -89,7 +89,7 @@ void print_nsys_hint(const std::vector<RunSpec>& runs, std::span<const std::stri
   write_text(nsys_command(self.empty() ? "tracestep" : self, arguments, runs.size()) + "\n", {});
 }
 
-// Every run with each number of warm-up steps, each in a process of its own.
+// Measures every run with each number of warm-up steps, each in a process of its own.
 int run_warmup_study(const std::vector<RunSpec>& runs, const BenchOptions& options,
                      const Json& environment, Cells& cells) {
   if (options.protocol.max_noise_percent > 0) {

@@ -1,4 +1,4 @@
-// tracestep comm: how long collectives take alone.
+// tracestep comm: measures how long collectives take by themselves.
 #include <algorithm>
 #include <memory>
 #include <utility>

@@ -1,4 +1,4 @@
-// tracestep compare: two results beside each other, row by row, with what chance explains.
+// tracestep compare: compares two results row by row, and says which differences chance explains.
 #include <filesystem>
 #include <memory>
 

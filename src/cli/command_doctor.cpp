@@ -1,5 +1,5 @@
-// tracestep doctor: what this machine and this build have, what is missing, and the ceilings that
-// speed is compared with.
+// tracestep doctor: shows what this machine and this build have, what is missing, and the ceilings
+// with which speeds are compared.
 #include <filesystem>
 #include <memory>
 #include <ranges>

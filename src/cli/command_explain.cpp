@@ -40,8 +40,8 @@ bool has_samples(const ResultRow& row) {
   return row.status() == "ok" && !row.samples_ms().empty();
 }
 
-// The first row of the file that is of the sizes asked for, if possible one that ran: a step that
-// ran out of memory has sizes too.
+// The first row of the file with the requested sizes, if possible one that ran: a step that ran out
+// of memory also has sizes.
 ResultRow row_of(const ExplainOptions& o) {
   const ReplayInput file = read_replay_input(o.from);
   const RunSpec asked = o.grid.run();

@@ -59,7 +59,7 @@ void check_prompt(const GenerateCommand& o) {
   }
 }
 
-// All of stdin. A newline at its end is left out, as a shell adds one to what it is told to write.
+// Reads all of stdin. A newline at the end is dropped, because a shell adds one.
 std::string text_of_stdin() {
   constexpr std::size_t kMostBytes = std::size_t{16} << 20;
   std::string out;

@@ -226,7 +226,7 @@ void add_failure(const MemoryCell& cell, const MemoryOptions& o, bool is_here,
   tables.push_back(failure_table(failed));
   if (failed.run.oom->on_host) return;  // the device's bytes are not what was missing
   tables.push_back(failure_holder_table(failed));
-  // Where the device itself ran out, the bytes live at that moment are the limit.
+  // If the device itself ran out, the bytes that were alive at that moment are the limit.
   std::int64_t limit = failed.run.oom->limit_bytes;
   for (const LiveAllocation& block : failed.run.oom->live) {
     if (failed.run.oom->limit_bytes == 0) limit += block.requested_bytes;

@@ -1,4 +1,4 @@
-// tracestep models: the models that --model knows by name.
+// tracestep models: lists the models that --model knows by name.
 #include <memory>
 
 #include "cli/command.h"

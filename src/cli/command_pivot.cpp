@@ -1,4 +1,5 @@
-// tracestep pivot: a stored result with the values of one key across, as size against context.
+// tracestep pivot: shows a stored result with the values of one key as columns, for example size
+// against context.
 #include <algorithm>
 #include <memory>
 
@@ -83,7 +84,7 @@ std::vector<std::string> varying_keys(const Table& table, const std::string& acr
     if (column.role != ColumnRole::kKey || is_name || column.name == across) continue;
     if (varies(table, c)) out.push_back(column.name);
   }
-  // Where nothing else differs, every size gets a row.
+  // If rows differ in nothing else, every size gets a row.
   if (out.empty() && table.index_of("size") && across != "size") out = {"size"};
   return out;
 }

@@ -67,7 +67,7 @@ int run_precision(const PrecisionOptions& o, Cells& cells) {
   }
   if (o.has("formats")) tables.push_back(format_table());
   if (o.has("accumulation")) {
-    // Where jobs of a cluster have measured, their GPU is not here.
+    // If jobs of a cluster have measured, their GPU is not in this machine.
     const bool is_here =
         cells.use() == DeviceUse::kRun || !traits_of(runs[0].place).has_own_memory();
     const auto device = is_here ? make_device(runs[0]) : nullptr;

@@ -1,5 +1,5 @@
-// tracestep predict: how long a step will take and how many bytes it will hold, without running it;
-// and what such predictions are worth.
+// tracestep predict: predicts how long a step takes and how many bytes it holds, without running
+// it; and shows how good such predictions were.
 #include <algorithm>
 #include <memory>
 #include <optional>

@@ -1,5 +1,5 @@
-// tracestep profile: which kernels a step runs, for which part of the model, and how near to what
-// the device can do.
+// tracestep profile: shows which kernels a step runs, for which part of the model, and how close
+// they come to the device's ceilings.
 #include <filesystem>
 #include <memory>
 
@@ -73,7 +73,7 @@ std::vector<ProfiledCell> profile_runs(const std::vector<RunSpec>& runs, const P
                                        const Json& environment, Cells& cells) {
   std::map<std::string, Ceilings> ceilings;  // by precision
   std::vector<ProfiledCell> out;
-  // All plain times come before the first profiler.
+  // All plain times are measured before the first profiler is attached.
   Protocol plain = o.protocol;
   plain.recorded_steps = 0;
   const StopSignal& stop = cells.stop("cells");

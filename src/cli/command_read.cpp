@@ -1,4 +1,5 @@
-// tracestep read: a recording of PyTorch, answered like our own results, and beside them.
+// tracestep read: answers questions about a recording of PyTorch as for our own results, and
+// compares the two.
 #include <algorithm>
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-// tracestep throughput: which batch is large enough, by the tokens per second of each.
+// tracestep throughput: finds the batch that is large enough, by the tokens per second of each.
 #include <memory>
 
 #include "cli/cells.h"
@@ -24,7 +24,7 @@ struct ThroughputOptions {
   OutputOptions output;
 };
 
-// Every run with every batch, the smallest first.
+// The product of runs and batches, with the smallest batch first.
 std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
   const auto batch = [](RunSpec & run) -> auto& {
     return run.shape.batch;

@@ -1,4 +1,4 @@
-// tracestep version: which build this is.
+// tracestep version: says which build this is.
 #include <memory>
 
 #include "cli/command.h"

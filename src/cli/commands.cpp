@@ -1,4 +1,4 @@
-// The list of commands, each with what its page says.
+// Collects all commands, each with the texts of its page.
 #include <algorithm>
 #include <string_view>
 

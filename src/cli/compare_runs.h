@@ -1,4 +1,4 @@
-// `compare --run A --run B`: both sides measured then and there, in pairs.
+// Implements `compare --run A --run B`: measures both sides now, in pairs.
 #pragma once
 
 #include <optional>
@@ -14,9 +14,9 @@ struct RunPair {
 };
 
 // Runs both command lines by the shell, `processes` times each, in pairs whose order is drawn by
-// lot (is_b_first()), and reads the JSON result that each prints; one of this program's commands
-// gets "--format json" where no format is given, others are run as they are. Where neither prints a
-// result, the wall time of the commands is the result. nullopt: `stop` has ended the run under way.
+// lot (is_b_first()), and reads the JSON result that each prints. Commands of this program get
+// "--format json" unless a format is given; others run unchanged. If neither prints a result, the
+// wall time of the commands is compared. nullopt: `stop` ended the current run. Throws
 // Error{kFailed} with the last message of a command that fails; running out of memory is a result.
 std::optional<RunPair> run_in_pairs(const std::string& a, const std::string& b, int processes,
                                     const StopSignal& stop);

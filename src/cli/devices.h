@@ -16,15 +16,15 @@ namespace tracestep::cli {
 // Registers the devices of this build for make_device().
 void register_devices();
 
-// Which devices a command takes beside those that compute quickly: the slow oracle (reference), the
-// one that only plans (null).
+// The devices that a command accepts besides those that compute fast: the slow reference device,
+// and the null device, which only plans.
 enum class Takes : std::uint8_t { kFast = 0, kOracle = 1, kPlanner = 2, kAll = 3 };
 
-// How a command uses the device: kRun needs it to be present, kPlan does not.
+// Whether a command runs on the device, which must then be present, or only plans for it.
 enum class DeviceUse { kRun, kPlan };
 
-// States if a command runs steps that several ranks share (--parallel).
-// kUsedByLaterModel: the model is not known yet, the caller checks how ranks divide it.
+// Whether a command runs steps that several ranks share (--parallel). kUsedByLaterModel: the model
+// is not known yet, and the caller later checks how ranks divide it.
 enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 
 // Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
@@ -53,8 +53,8 @@ std::vector<Table> ceiling_tables(const RunSpec& run);
 // The float64 reference device for a run, without a memory limit.
 std::unique_ptr<Device> make_reference(const RunSpec& run);
 
-// The place's limit, else the bytes that its device has by `environment` (environment_of()); 0: not
-// known.
+// The memory limit of `place`, else the memory of its device by `environment` (environment_of());
+// 0: not known.
 std::int64_t memory_of(const Place& place, const Json& environment);
 // `place`; a CPU's without a limit gets nine tenths of the memory as its limit, because beyond it
 // the machine would swap or kill the process instead of failing the allocation.

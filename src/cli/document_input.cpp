@@ -15,8 +15,8 @@ namespace {
 
 constexpr const char* kEndOfText = "--end-of-text";
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
-// Where neither a flag nor a config.json names it: the first of these that is one token. The last
-// one is what `bytes` has, and a text has not.
+// The usual ends of text, used if neither a flag nor a config.json names one: the first that is a
+// single token. The last one is that of `bytes`, which no text contains.
 constexpr std::array<std::string_view, 5> kUsualEnds = {"<|endoftext|>", "<|end_of_text|>", "</s>",
                                                         "<eos>", std::string_view("\0", 1)};
 

@@ -1,4 +1,4 @@
-// The part of `fit` that plans a training on several devices: its flags, and its tables.
+// The part of the command `fit` that plans a training on several devices: its flags and tables.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 namespace tracestep::cli {
 
 struct PlanOptions : DevicesQuestion {
-  TokenOptions data;  // read in each epoch, where `tokens` is not given; counted into it
+  // The data set that each epoch reads, if `tokens` is not given; its tokens are counted.
+  TokenOptions data;
   double epochs = 0;  // 0: not given
 
   bool has_data() const { return !data.text.empty() || !data.tokens.empty(); }
@@ -18,19 +19,19 @@ struct PlanOptions : DevicesQuestion {
   bool is_training() const { return has_tokens() || days > 0; }
 };
 void add_plan_options(OptionSet& set, PlanOptions& options);
-// Error{kUsage} naming the flag of a training that does not go with the rest.
+// Throws Error{kUsage} naming a flag of the training that conflicts with the others.
 void check_training(const PlanOptions& options, const std::string& largest);
 
-// Sets `tokens` to those of the data set in all epochs, where one is given, and says how they were
-// counted: by the tokenizer that is asked for or lies in the model's folder. Errors: kInput for
-// files that cannot be read.
+// If a data set is given, sets `tokens` to the number of its tokens over all epochs, and returns
+// how they were counted: by the tokenizer that is asked for or lies in the model's folder. Throws
+// Error{kInput} for files that cannot be read.
 std::string count_tokens(const ModelConfig& model, PlanOptions& options);
-// The flag that makes it a training: "--days".
+// The flag that asks for a plan of a whole training, such as "--days"; nullptr if there is none.
 const char* flag_of_training(const PlanOptions& options);
 
-// "; ranks of one host, linked by …": the link that such ranks are taken to have.
+// A note on the link that is assumed between ranks: "; ranks of one host, linked by …".
 std::string note_of_link(const PublishedDevice& device, int ranks);
-// Says why the search for the fewest devices ended before it found enough; empty: it did not.
+// Why the search for the fewest devices ended without success; empty: it succeeded.
 std::string note_of(const Fitted& found);
 
 }  // namespace tracestep::cli

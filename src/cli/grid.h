@@ -1,4 +1,5 @@
-// The cells of a command, measured one after the other or in rounds (lab/measure/rounds.h).
+// Helps commands that measure a grid of cells: options of rounds, the progress line, and cells that
+// run out of memory.
 #pragma once
 
 #include <functional>
@@ -24,24 +25,24 @@ namespace tracestep::cli {
 
 struct RoundOptions {
   int rounds = 1, repeat = 1;
-  std::uint64_t seed = 0;  // of the order in which a round visits cells
+  std::uint64_t seed = 0;  // The seed of the random order in which a round visits cells.
 
   int visits() const { return rounds * repeat; }
 };
 
 void add_round_options(OptionSet& set, RoundOptions& options);
-// Error{kUsage} for copies of cells without rounds.
+// Throws Error{kUsage} if copies of cells are asked for without rounds.
 void check_rounds(const RoundOptions& options);
 
 // The progress line of a grid: "3/12  about 20 s left  small step".
 class GridView {
  public:
-  // `costs`: of each visit, in any unit.
+  // `costs`: the relative cost of each visit, in any unit.
   explicit GridView(std::span<const double> costs);
 
   void begin(double cost, const std::string& label);
   void end();
-  // Shows how many steps of the cell are done; empty where nothing is shown.
+  // A function that shows how many steps of the cell are done; empty if progress is not shown.
   std::function<void(std::size_t done, std::size_t most)> observer();
 
  private:
@@ -53,8 +54,8 @@ class GridView {
   std::size_t at_ = 0, count_;
 };
 
-// The result of work(). A budget that cannot be met ends a run of one step; in a grid it is that
-// row's status: result_of(error) then, with a warning.
+// Returns work(). If a memory budget cannot be met, a run of one step fails; in a grid, that row
+// becomes result_of(error), with a warning.
 template <class Work, class ResultOf>
 auto or_beyond_budget(bool is_only, const RunSpec& run, const Work& work, const ResultOf& result_of)
     -> decltype(work()) {

@@ -38,7 +38,7 @@ std::string usage_of(const Command& command) {
                      command.options.options().empty() ? "" : " [OPTION]...", behind);
 }
 
-// At most so many of the command's examples.
+// The command's examples, at most this many.
 std::string examples_of(const Command& command, std::size_t most) {
   std::string out = command.examples.empty() ? "" : "\nExamples:\n";
   for (const auto& [arguments, meaning] : command.examples) {
@@ -77,7 +77,7 @@ std::vector<const Option*> commonest_options(const Command& command) {
   return out;
 }
 
-// The first thing that a help says, in the rest of a line.
+// The first sentence of a help text, cut to the rest of a line.
 std::string first_words(std::string text, std::size_t most) {
   for (std::string_view end : {"; ", ". "}) text = text.substr(0, text.find(end));
   if (text.size() <= most) return text;

@@ -17,32 +17,33 @@ struct Predictor;  // lab/predict/predict.h
 namespace tracestep::cli {
 
 struct JobPlan {
-  Place place = {};                // device and threads of one process
-  int processes = 1;               // processes that share its steps, one for each rank
-  std::vector<RunSpec> runs = {};  // whose steps it runs: their peaks and times can be predicted
-  double steps = 0;                // of each run, also those before the clock counts
-  std::int64_t peak_bytes = 0;     // known otherwise; 0: that of the runs
-  std::int64_t host_bytes = 0;     // of each process, besides what its steps hold
-  double seconds = 0;              // besides the steps
-  bool has_time = true;            // false: nothing predicts how long it takes
+  Place place = {};   // The device and the threads of one process.
+  int processes = 1;  // The number of processes that share its steps, one for each rank.
+  // The runs whose steps are executed, from which peaks and times are predicted.
+  std::vector<RunSpec> runs = {};
+  double steps = 0;             // The steps of each run, including those that are not timed.
+  std::int64_t peak_bytes = 0;  // The peak if it is known otherwise; 0: the peak of the runs.
+  std::int64_t host_bytes = 0;  // Host memory of each process besides that of its steps.
+  double seconds = 0;           // Seconds besides those of the steps.
+  bool has_time = true;         // False: the time cannot be predicted.
 };
 
-// The plan of so many steps of this run. Its ranks are processes of their own.
+// The plan for this many steps of a run, with one process for each rank.
 JobPlan plan_of_steps(const RunSpec& run, double steps);
 
-// A cell of a command (cli/cells.h) with what it needs; a command that has none is one by itself.
+// A cell of a command (cli/cells.h) and what it needs; a command without cells counts as one.
 struct PlannedCell {
-  std::string cell = {};  // "step:3"; empty: all that the command does
-  Json key = {};          // its fields that are not as usual
+  std::string cell = {};  // The cell, such as "step:3"; empty: the whole command.
+  Json key = {};          // Its fields that differ from the defaults.
   JobPlan needs = {};
 };
 
-// How much of a machine a process of a job needs, from what is predicted.
+// The predicted resources that a process of a job needs.
 struct JobNeeds {
-  std::int64_t peak_bytes = 0;    // on its device; 0: not predicted
-  std::int64_t memory_bytes = 0;  // of the host, with a margin; 0: not predicted
-  double predicted_seconds = 0;   // 0: not predicted
-  int minutes = 0;                // with a margin; 0: not predicted
+  std::int64_t peak_bytes = 0;    // The peak on its device; 0: not predicted.
+  std::int64_t memory_bytes = 0;  // The host's memory, with a margin; 0: not predicted.
+  double predicted_seconds = 0;   // The predicted time without a margin; 0: not predicted.
+  int minutes = 0;                // The time with a margin; 0: not predicted.
   int cpus = 1;
   int gpus = 0;
 
@@ -50,11 +51,11 @@ struct JobNeeds {
   JobNeeds operator|(const JobNeeds& other) const;
 };
 
-// The needs of all these together, one after the other. `times`: nullptr when none are known.
+// The needs of these cells, run one after the other. `times`: nullptr if no times are known.
 JobNeeds needs_of(std::span<const PlannedCell> cells, const Predictor* times);
 
-// How long they take here, to within a factor of some: by the FLOPs of their steps, at rates that
-// most machines reach; without steps, the most that they take.
+// A rough estimate of their time on this machine: by the FLOPs of their steps at rates that most
+// machines reach; for cells without steps, the seconds that they name.
 double rough_seconds(std::span<const PlannedCell> cells);
 
 // The margins, in words.

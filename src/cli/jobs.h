@@ -12,8 +12,8 @@
 
 namespace tracestep::cli {
 
-// The tasks of a job array: a command line, and the cells that each measures ("step:3,4"); empty
-// cells: an only task that does all.
+// The tasks of a job array: the command line, and for each task the cells that it measures
+// ("step:3,4"). If there are no cells, a single task runs the whole command.
 struct JobTasks {
   Request command;
   std::vector<std::string> cells;
@@ -22,19 +22,19 @@ struct JobTasks {
   Words words_of(std::size_t task) const;
 };
 
-// tasks.json in the folder of a job array, beside cells/N.json, what task N has measured, and
-// cells/N.done, which is there once that is whole.
+// Writes tasks.json into the folder of a job array. Beside it, task N writes what it has measured
+// to cells/N.json, and creates cells/N.done when that file is complete.
 void write_tasks(const std::filesystem::path& folder, const JobTasks& tasks);
-// Error{kInput} when the folder has none, or it is damaged.
+// Reads tasks.json. Throws Error{kInput} if the folder has none or it is damaged.
 JobTasks read_tasks(const std::filesystem::path& folder);
 std::filesystem::path result_path(const std::filesystem::path& folder, std::size_t task);
 bool is_done(const std::filesystem::path& folder, std::size_t task);
 // Reads the rows of a task that is done. Error{kInput} for a damaged file.
 JobRows rows_of_task(const std::filesystem::path& folder, const JobTasks& tasks, std::size_t task);
 
-// `--sbatch DIR`, an option of every command that measures: instead of running, the command writes
-// job scripts for Slurm. Its cells become an array of tasks; a last job makes the result of them
-// (docs/slurm.md). Adds the option to a command that has a plan.
+// Adds the option `--sbatch DIR` to a command that has a plan: instead of running, the command
+// writes job scripts for Slurm. Its cells become an array of tasks, and a last job makes the result
+// from their rows (docs/slurm.md).
 void add_sbatch(Command& command);
 
 }  // namespace tracestep::cli

@@ -1,4 +1,4 @@
-// memory --as pytorch, and the same rows beside ours in `fit`.
+// Implements `memory --as pytorch`, and the same rows beside ours in `fit`.
 #pragma once
 
 #include <filesystem>
@@ -12,10 +12,11 @@
 namespace tracestep::cli {
 
 struct PytorchOptions {
-  std::string alloc_conf;        // as PYTORCH_CUDA_ALLOC_CONF
-  std::int64_t outside_mib = 0;  // 0: as measured
+  std::string alloc_conf;  // The allocator's settings, as in PYTORCH_CUDA_ALLOC_CONF.
+  // PyTorch's bytes outside its allocator; 0: those that were measured on a GPU.
+  std::int64_t outside_mib = 0;
   std::int64_t workspace_mib = PytorchCard{}.workspace_bytes >> 20;
-  bool is_fused = false;  // the optimizer of an estimated step
+  bool is_fused = false;  // True: an estimated step uses a fused optimizer.
 };
 void add_pytorch_options(OptionSet& set, PytorchOptions& options);
 
@@ -29,8 +30,9 @@ struct AsPytorch {
 };
 int run_as_pytorch(const AsPytorch& asked, std::span<const std::string> arguments);
 
-// The step in PyTorch: as it was recorded where the run's captured module has that, else
-// estimated. `ours_bytes`: of the same step here. Error{kInput} for a damaged recording.
+// The run's step in PyTorch: as recorded, if the run's captured module has a recording, else
+// estimated. `ours_bytes`: the peak of the same step here. Throws Error{kInput} for a damaged
+// recording.
 PytorchQuestion pytorch_question(const RunSpec& run, std::int64_t limit_bytes,
                                  const PytorchOptions& options, std::int64_t ours_bytes);
 

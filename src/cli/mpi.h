@@ -1,5 +1,5 @@
-// MPI, in a program that is linked to it. Nothing else depends on that, so the program of a
-// package, which is not, shares all other objects of a build (cmake/package.cmake).
+// MPI, if the program is linked to it. Only these functions depend on that, so the program of a
+// package, which has no MPI, shares all other objects of a build (cmake/package.cmake).
 #pragma once
 
 #include <memory>
@@ -11,7 +11,8 @@ namespace tracestep::cli {
 
 // True if this program is linked to MPI.
 bool has_mpi();
-// join_mpi() and make_mpi_group() of backends/comm/mpi. Error{kDevice}: this program has no MPI.
+// join_mpi() and make_mpi_group() of backends/comm/mpi. Throw Error{kDevice} if this program has no
+// MPI.
 std::unique_ptr<Processes> join_by_mpi(double timeout_s);
 std::unique_ptr<Communicator> connect_by_mpi(Processes& processes);
 

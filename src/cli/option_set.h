@@ -34,21 +34,25 @@ struct Option {
   Read read;
   int min_values = 1;
   int max_values = 1;
-  std::string default_text = {};          // default for help texts; empty: not shown
-  std::vector<std::string> offered = {};  // values that a shell completes
-  bool names_one_file = false;            // of all cells together, written at the end
-  bool lists_cells = false;               // its values are those of cells
-  bool is_of_all_cells = false;           // not of one by itself: a comparison of them
-  std::vector<std::string> endings = {};  // of names that are meant for it where they have no flag
+  std::string default_text = {};          // The default for help texts; empty: none is shown.
+  std::vector<std::string> offered = {};  // Values that a shell offers for completion.
+  // True: the value names a file about all cells together, which is written at the end.
+  bool names_one_file = false;
+  bool lists_cells = false;  // True: each of its values belongs to some cells only.
+  // True: the option concerns a comparison of cells, so a cell by itself cannot have it.
+  bool is_of_all_cells = false;
+  // Endings of file names: a name with one of them that is given without a flag belongs to this
+  // option.
+  std::vector<std::string> endings = {};
 };
 
-// The texts of the options that were given, by flag: once "" for a switch.
+// The texts of the options that were given, by flag; a switch has one empty text.
 using GivenOptions = std::map<std::string, std::vector<std::string>>;
 
-// A word without a flag, identified by its position: "tracestep compare A B".
+// A word without a flag, which its position identifies: "tracestep compare A B".
 struct Positional {
-  // "A": its name in help texts and messages. "-- COMMAND": the first of the words after "--",
-  // which are all left to the command.
+  // The name in help texts and messages: "A". "-- COMMAND" stands for all words after "--", which
+  // the command receives unchanged.
   std::string name;
   std::string doc;
   std::function<void(const std::string& name, const std::string& text)> read;
@@ -57,7 +61,7 @@ struct Positional {
   bool is_command() const { return name.starts_with("-- "); }
 };
 
-// A range of numbers for messages and checks, and what "k" means behind one of them.
+// A range of numbers, for messages and checks, and the meaning of "k" behind a number.
 struct IntRange {
   std::int64_t min = 1;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();
@@ -68,11 +72,12 @@ struct RealRange {
   double max = std::numeric_limits<double>::max();
 };
 
-// The words that a flag's help adds where "k" is not a thousand.
+// The words that the help adds if "k" means 1024 and not a thousand.
 std::string help_of_thousand(Thousand thousand);
 
-// An option's variable `out` also provides the default in help texts: its value at that time,
-// unless the flag would refuse that value, which then means "not given".
+// Collects the options of a command. The variable `out` of an option provides the default in help
+// texts, which is its value when the option is added. If the flag would refuse that value, it means
+// "not given".
 class OptionSet {
  public:
   // The heading in help texts of the options that follow.
@@ -101,50 +106,55 @@ class OptionSet {
         },
         std::move(shown));
   }
-  // "--context 128,256".
+  // A flag with integers separated by commas, such as "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
-  // The flag takes one of `names`; choices() takes a list of them.
+  // A flag that takes one of `names`; the flag of choices() takes a list of them.
   void choice(std::string flag, std::string& out, std::vector<std::string> names, std::string doc);
   void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
                std::string doc);
 
-  // The values of the option added last that a shell completes.
+  // Sets the values that a shell offers for the option added last.
   void offer(std::vector<std::string> values) { options_.back().offered = std::move(values); }
 
-  // The option added last names a file of all cells together.
+  // Marks the option added last: its value names a file about all cells together.
   void names_one_file() { options_.back().names_one_file = true; }
 
-  // The values of the option added last are those of cells: these do not depend on the others.
+  // Marks the option added last: each of its values belongs to some cells, which do not depend on
+  // the other values.
   void lists_cells() { options_.back().lists_cells = true; }
 
-  // The option added last concerns all rows together: cells cannot be measured one by one.
+  // Marks the option added last: it concerns all rows together, so cells cannot be measured one by
+  // one.
   void is_of_all_cells() { options_.back().is_of_all_cells = true; }
 
-  // The endings of files that the option added last is for.
+  // Sets the endings of file names that belong to the option added last if they are given without a
+  // flag.
   void takes_files(std::vector<std::string> endings) {
     options_.back().endings = std::move(endings);
   }
 
-  // From now on what is read for the options added so far also goes to `out`, by flag.
+  // Also stores in `out`, by flag, the texts that are read from now on for the options added up to
+  // here.
   void record(GivenOptions& out);
 
-  // The next word without a flag.
+  // Adds the next word without a flag.
   void positional(std::string name, std::string& out, std::string doc, bool is_required = true);
 
   const std::vector<Option>& options() const { return options_; }
   const Option* find(std::string_view flag) const;  // nullptr: there is none
   const std::vector<Positional>& positionals() const { return positionals_; }
 
-  // The flag of a field ("--token-dtype" for "token_dtype"); empty: the command has none for it.
+  // The flag of a field ("--token-dtype" for "token_dtype"); empty if the command has none.
   std::string flag_of(std::string_view field) const;
-  // `text` with flags for its marks of options; an option that the command lacks keeps its name.
+  // Replaces the marks of options in `text` by flags; an option that the command lacks keeps its
+  // name.
   std::string in_flags(std::string_view text) const;
-  // An error of the lower layers, which name fields, in the words of the command line.
+  // The same error with flags of this command in place of the field names that lower layers use.
   Error in_flags(const Error& error) const;
-  // Does that to all help texts: called once, when all options are there.
+  // Applies in_flags() to all help texts; called once, when all options are added.
   void show_flags();
 
-  // Where the options of add_output_options() are kept; nullptr: the command writes no tables.
+  // The variable of add_output_options(); nullptr: the command writes no tables.
   OutputOptions* output() const { return output_; }
   void writes_to(OutputOptions& output) { output_ = &output; }
 
@@ -168,10 +178,11 @@ class OptionSet {
   OutputOptions* output_ = nullptr;
 };
 
-// Says what a number with a binary "k" was read as: "--context 4k is 4096".
+// Prints how a number with a binary "k" was read: "--context 4k is 4096".
 void say_if_scaled(const std::string& flag, const std::string& given, const std::string& read);
 
-// "a,b" as its parts. Error{kUsage} naming `where` when a part is empty or there twice.
+// Splits "a,b" at the commas. Throws Error{kUsage} naming `where` if a part is empty or occurs
+// twice.
 std::vector<std::string> split_list(const std::string& where, std::string_view text);
 
 }  // namespace tracestep::cli

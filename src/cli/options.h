@@ -22,39 +22,43 @@ struct TimeOptions;  // lab/predict/time_source.h
 
 namespace tracestep::cli {
 
-// Headings of the flags of a model: sizes, and what tells architectures apart.
+// Headings of the flags of a model: its sizes, and its architecture.
 inline constexpr const char *kModelGroup = "Model",
                             *kArchitectureGroup = "Architecture (comes with --model or --size)";
 
 struct OutputOptions {
-  Format format = Format::kText;  // as --format says, else as the file's ending does
+  Format format = Format::kText;  // The format of --format, else that of the output file's ending.
   bool is_format_given = false;
-  std::filesystem::path path;                 // empty: stdout
-  std::vector<std::string> own_endings = {};  // with which this command writes something else
-  std::vector<std::string> columns = {};      // of the tables that have all of them; empty: all
-  std::vector<std::string> tables = {};       // by name; empty: the one that answers
-  bool is_all = false;                        // every table and column, as text
-  std::filesystem::path pictures = {};        // the folder of charts; empty: none are drawn
+  std::filesystem::path path;  // empty: stdout
+  // Endings for which the command writes something other than tables.
+  std::vector<std::string> own_endings = {};
+  // The columns to write, of tables that have all of them; empty: all columns.
+  std::vector<std::string> columns = {};
+  // The tables to write, by name; empty: the one that answers the command's question.
+  std::vector<std::string> tables = {};
+  bool is_all = false;                  // True: write every table and column as text.
+  std::filesystem::path pictures = {};  // The folder for charts; empty: none are drawn.
 };
 
-// Takes the format from the ending of --output where no --format is given. Error{kUsage}: the
-// ending stands for no format, or for another one than is given. Other endings go with --format,
-// and streams have none.
+// Takes the format from the ending of --output if --format is not given. Throws Error{kUsage} if
+// the ending stands for no format or for another one than --format. Own endings of the command
+// cannot be combined with --format, and streams have no ending.
 void settle_format(OutputOptions& output);
 
-// How many values a flag may have: one, or with kGrid a list for fields that are axes.
+// Whether a flag takes one value or, for fields that are axes of a grid, a list.
 enum class Values { kOne, kGrid };
 
-// Flags for all fields of a group, with the group's heading (kStep goes under the command's own).
-// `devices`: the values of --device for this command.
+// Adds flags for all fields of a group, under the group's heading; those of kStep stand under the
+// command's own heading. `devices`: the values of --device that the command accepts.
 void add_fields(OptionSet& set, RunGrid& grid, FieldGroup group, Values values,
                 const std::string& devices = {});
-// The flags of all three groups.
+// Adds the flags of all three groups.
 void add_run_fields(OptionSet& set, RunGrid& grid, Values values, const std::string& devices);
 // Adds the flag of one field. `help` replaces the field's own help text.
 void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values values,
                std::string help = {});
-// Adds the flag of a field that has one value and no grid. `target` also has its default.
+// Adds the flag of a field that takes one value and belongs to no grid. `target` also provides its
+// default.
 template <class Spec>
 void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::string help = {}) {
   if (help.empty()) help = field.help;
@@ -68,19 +72,20 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
       default_text(field, target));
   set.offer(field.choices);
 }
-// Adds the flag of the protocol's field of this name.
+// Adds the flag of the protocol's field with this name.
 void add_protocol_flag(OptionSet& set, Protocol& protocol, std::string_view name,
                        std::string help = {});
-// Says what to do where no device's times are known.
+// The advice that is shown if no device's times are known.
 inline constexpr const char* kTimesAdvice =
     "for times add --published H100, or measure this device once: tracestep predict --calibrate";
-// Adds the flags that say whose times are predicted.
+// Adds the flags that select the device or calibration whose times are predicted.
 void add_time_options(OptionSet& set, TimeOptions& options);
-// Adds the flags for the part of a model whose errors against float64 are measured.
+// Adds the flags that limit the model for which errors against float64 are measured.
 void add_error_options(OptionSet& set, ErrorSpec& error);
-// Adds the flags of output, and --overwrite where the command lacks it.
+// Adds the output flags, and --overwrite if the command does not have it yet.
 void add_output_options(OptionSet& set, OutputOptions& output);
-// Adds the flag that lets every output replace the files of others; sets `is_given`, too.
+// Adds the flag by which outputs may replace files of other programs; `is_given` is set to true if
+// it is given.
 void add_overwrite_flag(OptionSet& set,
                         std::string help = "replace files that tracestep did not write",
                         bool* is_given = nullptr);

@@ -272,7 +272,7 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
   return out.str();
 }
 
-// The first sentence of a screen. What a screen shows of the tables is marked there.
+// The first sentence for a screen. Marks the columns of the tables that the screen shows.
 std::string answer_of(std::string_view schema, std::vector<Table>& tables,
                       const Json& environment) {
   const std::optional<pages::FirstAnswer> answer = pages::first_answer(schema, tables, environment);

@@ -1,4 +1,4 @@
-// Where results go: stdout or a file that appears whole or not at all.
+// Writes results to stdout or to a file, which appears whole or not at all.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,8 @@ struct NamedPath {
   std::filesystem::path path;  // empty: not given
 };
 
-// Error{kUsage} when an output is the same file as an input or another output, also through links
-// or another spelling; call it before anything is written. Streams are shared as one likes.
+// Throws Error{kUsage} if an output is the same file as an input or another output, also through
+// links or another spelling of the path. Call it before anything is written. Streams may be shared.
 void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs);
 
 // Error{kOutput} when --output cannot be written; call it before the work starts.
@@ -36,9 +36,9 @@ std::size_t screen_columns();
 inline constexpr const char* kPageEnding = ".html";
 bool is_page(const OutputOptions& output);
 
-// Writes tables with the environment of this run. `schema`: "tracestep.bench/1"; the charts of its
-// pages (lab/pages/commands) are drawn where --pictures asks for them, of these tables and of
-// `drawn`, which no text shows.
+// Writes tables with the environment of this run. `schema` names the result: "tracestep.bench/1".
+// If --pictures is given, it draws the charts of the schema's pages (lab/pages/commands) from these
+// tables and from `drawn`, which no text shows.
 void write_tables(const OutputOptions& output, std::string schema, Json environment,
                   std::vector<Table> tables, std::vector<Table> drawn = {});
 

@@ -32,7 +32,7 @@ std::string slug(std::string_view text) {
   return out;
 }
 
-// The first of the columns that are drawn; empty: the kind of chart says which.
+// The first column that the chart draws; empty: the kind of chart determines it.
 std::string first_drawn(const Chart& chart) {
   for (const char* option : {"values", "y", "list"}) {
     const Json* names = chart.options.find(option);

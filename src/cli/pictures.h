@@ -10,14 +10,15 @@
 
 namespace tracestep::cli {
 
-// "saved_by_op-bytes-tiny-context-128-step": the table of a chart, the first column that it draws
-// and its label, as the name of a file.
+// The file name of a chart without its ending: table, first column and label, as in
+// "saved_by_op-bytes-tiny-context-128-step".
 std::string picture_name(const Chart& chart);
 
-// Gives a command whose answer has charts the option --pictures, which write_tables() obeys.
+// Adds the option --pictures, which write_tables() reads, to a command whose answer has charts.
 void add_pictures(Command& command);
 
-// Writes those charts of which `tables` have something to draw. Error{kOutput}.
+// Whether pictures have a title, and write_pictures(), which writes the charts for which `tables`
+// have data. Throws Error{kOutput}.
 enum class Titles { kNone, kFindings };
 void write_pictures(const std::filesystem::path& folder, std::span<const Chart> charts,
                     std::span<const Table> tables, Titles titles = Titles::kFindings);

@@ -11,7 +11,7 @@
 
 namespace tracestep::cli {
 
-// docs/ops.md, from the records of all registered ops; and what they say as a table.
+// The page docs/ops.md, made from the records of all registered ops; and the same facts as a table.
 std::string ops_page();
 Table ops_table();
 
@@ -19,7 +19,8 @@ Table ops_table();
 // options that the parser reads.
 inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
-// For `source`, or for the folder where the shell looks. `shell`: one of kShells.
+// The completion script of a shell, to be read by `source` or put into the folder where the shell
+// looks for such scripts. `shell`: one of kShells.
 std::string completion_script(std::string_view shell, std::span<const Command> commands);
 
 // tracestep.1, in roff.

@@ -1,5 +1,5 @@
-// The processes that a launcher started with this one: joining them, and what all but the first
-// leave to the first.
+// The processes that a launcher started together with this one: joining them, and what all but the
+// first leave to the first.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 
 namespace tracestep::cli {
 
-// Joins the others, if a launcher started several processes and the command runs steps of several
-// ranks. From then on the first alone writes results, and the others write warnings. Errors:
-// kFailed when they cannot be joined, or when their builds or command lines differ; kDevice when
-// MPI started them and this build has none.
+// Joins the other processes if a launcher started several and the command runs steps of several
+// ranks. From then on only the first process writes results; the others only write warnings. Throws
+// Error{kFailed} if they cannot be joined or their builds or command lines differ, and
+// Error{kDevice} if MPI started them and this build has no MPI.
 void join_processes(const std::string& command, std::span<const std::string> arguments);
 // The names of the commands that run steps of several ranks.
 std::span<const std::string> shared_commands();
 // The joined processes; nullptr: this process runs alone.
 Processes* processes();
-// Waits for the others, before this process ends without an error.
+// Waits for the other processes before this one ends without an error.
 void leave_processes();
 
 // For register_group(): threads of this process, or the joined processes, by MPI where tensors are

@@ -10,7 +10,7 @@
 
 namespace tracestep::cli {
 
-// "about 3 min".
+// A rough time in words: "about 3 min".
 std::string words_of_remaining(double seconds);
 
 class RemainingTime {
@@ -19,26 +19,28 @@ class RemainingTime {
 
   // Adds a cell that is to be measured; costs may have any unit.
   void plan(double cost) { planned_ += cost; }
-  // A cell of this cost begins; what was under way is given up.
+  // Begins a cell of this cost. A cell that is not finished is abandoned.
   void begin(double cost, Clock::time_point now = Clock::now());
   // Share of the cell that is done: 0 after its preparation, 1 at its end.
   void reach(double share, Clock::time_point now = Clock::now());
-  // "[####------]": how much of all is done; empty before anything is done.
+  // The share of all work that is done, drawn as "[####------]"; empty before anything is done.
   std::string bar() const;
-  // "about 3 min left", counting down until reach() knows better; empty before anything is done.
+  // The remaining time, "about 3 min left", counted down until reach() updates it; empty before
+  // anything is done.
   std::string text(Clock::time_point now = Clock::now()) const;
 
  private:
   double planned_ = 0;
-  double done_ = 0, seconds_ = 0;                       // of the cells that have ended
-  double cost_ = 0, share_ = 0;                         // of the one under way
-  Clock::time_point start_ = {}, from_ = {}, at_ = {};  // begin of the cell and of its share; now
+  double done_ = 0, seconds_ = 0;  // Cost and time of the cells that have ended.
+  double cost_ = 0, share_ = 0;    // Cost of the running cell, and the share of it that is done.
+  // When the running cell began, when its measured share began, and the time of the last call.
+  Clock::time_point start_ = {}, from_ = {}, at_ = {};
 };
 
-// "[####------]".
+// A share drawn as "[####------]".
 std::string bar_of(double share);
 
-// "text  ", or nothing for an empty text: a part of a progress line.
+// A text with two spaces behind it, as a part of a progress line; empty for an empty text.
 std::string spaced(const std::string& text);
 
 // The progress line of a loop over cells of like cost: "3/12  [##--------]  about 20 s left  small
@@ -48,11 +50,11 @@ class CellProgress {
   explicit CellProgress(std::size_t count) : count_(count) {
     left_.plan(static_cast<double>(count));
   }
-  // The next cell begins; the one before it is done.
+  // Begins the next cell; the one before it is done.
   void begin(const std::string& what);
-  // The cell under way does something else now.
+  // Shows what the running cell does now.
   void update(const std::string& what);
-  // Something beside the cells begins.
+  // Shows work that belongs to no cell.
   void aside(const std::string& what) { line_.update(what); }
 
  private:
@@ -61,16 +63,17 @@ class CellProgress {
   ProgressLine line_;
 };
 
-// Shows a person that a search goes on: on a terminal by a line with a bar, elsewhere by one notice
-// if the search takes more than a moment. It predicts no time: the rest of a search may take
-// anything from nothing to all of it.
+// Shows that a search is still running: on a terminal by a line with a bar, elsewhere by one notice
+// if it takes more than a moment. It predicts no time, because nobody can know how long the rest of
+// a search takes.
 class SearchProgress {
  public:
   using Clock = RemainingTime::Clock;
 
-  // Sets a fact that holds before the search, "8.00 GiB do not fit", with which the notice begins.
+  // Sets a fact that is known before the search, such as "8.00 GiB do not fit", with which the
+  // notice begins.
   void know(std::string verdict) { verdict_ = std::move(verdict); }
-  // Reports that `done` sets of changes of `all` are weighed; 0: their number is not known.
+  // Reports that `done` of `all` sets of changes are examined; 0: the total is not known.
   void update(const std::string& trying, std::int64_t done, std::int64_t all,
               Clock::time_point now = Clock::now());
   void done() { line_.done(); }

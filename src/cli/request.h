@@ -1,5 +1,5 @@
-// A command line as data: the options by their flags, as the parser takes them. It is changed by
-// flag, and printed as words again.
+// A command line as data: the options by their flags, as the parser reads them. Options can be
+// changed by flag, and the result is printed as words again.
 #pragma once
 
 #include <optional>
@@ -25,11 +25,11 @@ class Request {
 
   void drop(std::string_view flag);
   void add(std::string flag) { line_.parts.push_back({std::move(flag)}); }  // a switch
-  // The new value takes the old one's place, or the end.
+  // Sets the value of an option in its place; an option that was not given is added at the end.
   void set(std::string_view flag, std::string value);
 
   Words words() const;
-  // The options in the order of their flags: two spellings of one request have one.
+  // The options sorted by their flags, so that two spellings of one request give the same words.
   Words sorted_words() const;
 
  private:

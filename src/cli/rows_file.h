@@ -1,5 +1,5 @@
-// The file of --resume: the finished cells of commands as JSON lines. Behind a header, a line
-// {"request"} says what all rows behind it depend on; each row is {"key", "row"}.
+// The file of --resume: finished cells of commands as JSON lines. A line {"request"} holds
+// everything that the rows after it depend on; each row is {"key", "row"}.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,18 @@ class RowsFile {
  public:
   using Row = std::pair<Json, Json>;  // key and row
 
-  // `request`: all rows of this run depend on it. An empty path keeps them in memory alone. The
-  // file is created when missing, and goes again where no row comes; it is locked for the object's
-  // lifetime. Errors: kInput when it exists and holds anything else; kOutput when it cannot be
-  // written, or another process writes it. A last line that was cut short is dropped.
+  // `request`: everything that the rows of this run depend on. An empty path keeps rows in memory
+  // only. A missing file is created, and removed again if it gets no row; the file is locked for
+  // the object's lifetime. Throws Error{kInput} if the file holds anything else, and Error{kOutput}
+  // if it cannot be written or another process writes it. A last line that was cut short is
+  // dropped.
   RowsFile(const std::filesystem::path& path, const Json& request);
 
-  // The row with this key of the same request; nullptr: it is not there.
+  // The row with this key and the same request; nullptr: there is none.
   const Json* find(const Json& key) const;
-  // On return the rows are in the file, in this order. Errors: kOutput.
+  // Appends rows in this order; when it returns, they are in the file. Throws Error{kOutput}.
   void add(std::span<const Row> rows);
-  bool was_empty() const { return was_empty_; }  // of rows, when it was opened
+  bool was_empty() const { return was_empty_; }  // True if the file had no rows when it was opened.
 
  private:
   void read(std::string_view text);
@@ -40,12 +41,13 @@ class RowsFile {
 
   std::string name_, request_;
   std::optional<LockedFile> file_;
-  std::string last_request_;  // of the file's last line of that kind
+  std::string last_request_;  // The request in the file's last line of that kind.
   bool has_header_ = false, was_empty_ = true;
-  std::map<std::string, Json> rows_;  // by the texts of their request and key
+  std::map<std::string, Json> rows_;  // Rows by the text of request and key.
 };
 
-// {"key", "row"} as a line, and back. Error{kInput} naming `where` for another line.
+// Converts a row to a line {"key", "row"}, and back. Throws Error{kInput} naming `where` for
+// another line.
 std::string line_of(const RowsFile::Row& row);
 RowsFile::Row row_of_line(std::string_view line, const std::string& where);
 

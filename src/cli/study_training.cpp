@@ -82,7 +82,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps, do
   out.run.optimizer.weight_decay = 0.1;
   out.run.optimizer.clip = 1.0;
   out.validate_every = std::max<std::int64_t>(1, steps / 4);
-  // All would take longer than the steps.
+  // Validating all tokens would take longer than the training steps.
   out.validation_batches = std::clamp<std::int64_t>(steps / 10, 1, kMostValidationBatches);
   out.save = o.folder / kStudyWeights;
   out.log = o.folder / kStudyLog;

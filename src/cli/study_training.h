@@ -1,4 +1,4 @@
-// The training that `tracestep study` does: the tiny model on the text files of this folder.
+// The training in `tracestep study`: the tiny model on the text files of the current folder.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,15 @@ namespace tracestep::cli {
 inline constexpr const char *kStudyWeights = "tiny.safetensors", *kStudyLog = "train.jsonl";
 
 struct StudyTrainingOptions {
-  std::filesystem::path folder;  // for weights and log
+  std::filesystem::path folder;  // The folder for weights and log.
   RunSpec run;
-  std::optional<std::int64_t> steps;  // none: 200, or as many as the time allows
+  // The number of steps; nullopt: 200, or as many as the time allows.
+  std::optional<std::int64_t> steps;
   const StopSignal* stop = nullptr;
 };
 
-// Trains for `seconds`, which end the steps; how many these will be is guessed by one just before.
-// No steps: a signal came.
+// Trains for at most `seconds`; the number of steps is estimated from a first step. The result has
+// no steps if a signal came.
 StudyTraining train_for_study(const StudyTrainingOptions& options, double seconds);
 
 }  // namespace tracestep::cli

@@ -73,7 +73,7 @@ class PartReader {
     return out;
   }
 
-  // Behind the values that the option must have, only what cannot be a flag is one more.
+  // Once the option has the values it needs, a word is a further value only if it cannot be a flag.
   bool has_value(const Option& option, std::size_t count) const {
     if (is_done() || is_flag(options_, word())) return false;
     return std::cmp_less(count, option.min_values) || !word().starts_with("-");

@@ -1,5 +1,5 @@
-// The syntax of a command line: flags with their values, and words that belong to none. A value is
-// taken as it is, whatever it holds, and never is the flag that follows.
+// The syntax of a command line: flags with values, and words without a flag. The word after a flag
+// that takes a value is always that value, even if it looks like a flag.
 #pragma once
 
 #include <span>
@@ -13,21 +13,21 @@ namespace tracestep::cli {
 using Words = std::vector<std::string>;
 
 struct CommandLine {
-  // A flag with its values, or, without a flag, one word that belongs to none.
+  // A flag with its values, or one word without a flag.
   struct Part {
     std::string flag;
     Words values = {};
   };
   std::vector<Part> parts = {};
-  Words behind = {};  // the words after "--", which are no flags whatever they look like
+  Words behind = {};  // The words after "--", which are never flags.
 };
 
-// `words`: what follows the name of the command. "--flag=value", "--flag value" and "-n4" are
-// read; words that begin with "-" and are no flags of `options` are parts without a flag. Errors:
-// kUsage naming the flag, for a value that is missing or empty, and one of a switch.
+// Reads the words after the name of the command: "--flag=value", "--flag value" and "-n4". Words
+// that begin with "-" but are no flags of `options` become parts without a flag. Throws
+// Error{kUsage} naming the flag if a value is missing or empty, or if a switch has one.
 CommandLine read_command_line(const OptionSet& options, std::span<const std::string> words);
 
-// Words that are read as this part again.
+// The words of a part, which are read as the same part again.
 Words words_of_part(const CommandLine::Part& part);
 
 bool asks_for_help(const std::string& word);  // "--help" or "-h"

@@ -1,4 +1,4 @@
-// Myers, "An O(ND) difference algorithm and its variations", 1986.
+// The difference of texts follows Myers, "An O(ND) difference algorithm and its variations", 1986.
 #include "cli/text_lines.h"
 
 #include <algorithm>

@@ -6,15 +6,15 @@
 
 namespace tracestep::cli {
 
-// Text in lines of at most 100 columns: for help texts and generated pages. The words of `text`
-// after `lead`, all lines indented by `indent` columns. A longer lead gets its own line. Ends with
-// a newline.
+// Wraps `text` into lines of at most 100 columns, for help texts and generated pages. The first
+// line starts with `lead`, and the others are indented by `indent` columns; a lead that is longer
+// gets its own line. Ends with a newline.
 std::string wrapped(std::string lead, std::size_t indent, std::string_view text);
 
-// The difference of two printed programs, line by line. Lines of `a` and `b` with "-", "+" or " "
-// in front, and three lines around each change. Values are numbered in order, so one new line
-// renumbers all later ones: value numbers are ignored when lines are compared. Empty when nothing
-// differs. Cost O((lines) · (differences)).
+// The line-by-line difference of two printed programs: lines of `a` and `b` with "-", "+" or " " in
+// front, and three lines around each change. One new line renumbers all later values, so value
+// numbers are ignored when lines are compared. Empty if nothing differs. Costs O(lines ·
+// differences).
 std::string program_diff(std::string_view a, std::string_view b);
 
 }  // namespace tracestep::cli

@@ -11,20 +11,21 @@
 
 namespace tracestep::cli {
 
-// The tokens of a text that begins: what its model expects before it, and those of `text`.
+// The tokens of `text`, preceded by those that the tokenizer's model expects at the start of a
+// text.
 std::vector<std::int64_t> prompt_tokens(const Tokenizer& tokenizer, std::string_view text);
-// `prompt` without what stands before its text.
+// The tokens of `prompt` that are its text, without those at its start that the model expects.
 std::span<const std::int64_t> text_of_prompt(const Tokenizer* tokenizer,
                                              std::span<const std::int64_t> prompt);
 
 class TextStream {
  public:
-  // `show` gets text that is safe for a terminal, piece by piece. Without a tokenizer the token
-  // numbers are shown; a token that it does not have is U+FFFD.
+  // `show` receives text that is safe for a terminal, piece by piece. Without a tokenizer the
+  // numbers of the tokens are shown; a token that the tokenizer lacks becomes U+FFFD.
   TextStream(const Tokenizer* tokenizer, std::function<void(std::string_view)> show);
 
   void add(std::int64_t token);
-  // Shows what was held back: the start of an incomplete character.
+  // Shows what was held back because its last character was incomplete.
   void finish();
 
  private:
@@ -33,8 +34,9 @@ class TextStream {
 
   const Tokenizer* tokenizer_;
   std::function<void(std::string_view)> show_;
-  std::vector<std::int64_t> tokens_;  // not shown in full yet: decoded again with each new token
-  std::size_t shown_bytes_ = 0;       // of the text of tokens_
+  // Tokens that are not fully shown yet; they are decoded again with each new token.
+  std::vector<std::int64_t> tokens_;
+  std::size_t shown_bytes_ = 0;  // How many bytes of the text of tokens_ were shown.
 };
 
 }  // namespace tracestep::cli

@@ -1,5 +1,5 @@
-// Shows a person a training while it runs and at its end: a line every few steps, samples of text,
-// and the curve of its losses. Nothing here decides a number of the training.
+// Shows a training to a person while it runs and at its end: a line every few steps, samples of
+// text, and the curve of losses. Nothing here influences the training.
 #pragma once
 
 #include <chrono>
@@ -14,21 +14,21 @@
 
 namespace tracestep::cli {
 
-// The losses of a training in at most kMostPoints points of as many steps each.
+// The losses of a training, averaged over equal numbers of steps into at most kMostPoints points.
 class LossCurve {
  public:
   static constexpr std::size_t kMostPoints = 1024;
 
   void add(const TrainStep& step);
   Table table() const;  // "curve"
-  // "4.21 █▆▄▂▁ 1.84": mean losses of `width` stretches of steps; without UTF-8 in ASCII. Empty
-  // before there are two points.
+  // The curve as text, "4.21 █▆▄▂▁ 1.84": means over `width` parts of the training; ASCII without
+  // UTF-8. Empty if there are fewer than two points.
   std::string sparkline(std::size_t width, bool has_utf8) const;
 
  private:
   struct Point {
-    std::int64_t step = 0, steps = 0;  // the last one, and how many
-    double loss = 0.0;                 // the sum over them
+    std::int64_t step = 0, steps = 0;  // The last step of the point, and its number of steps.
+    double loss = 0.0;                 // The sum of the losses of these steps.
     std::optional<double> validation;  // the last one
   };
   static void join(Point& to, const Point& next);
@@ -41,11 +41,12 @@ class TrainingView {
  public:
   struct Setup {
     std::int64_t steps = 0;
-    std::optional<std::int64_t> log_every = {};  // steps; nullopt: about twenty lines in all
+    // How many steps lie between lines; nullopt: so many that there are about twenty lines.
+    std::optional<std::int64_t> log_every = {};
     double flops_per_token = 0.0;
-    double peak_flops = 0.0;                // of all devices together, per second; 0: not known
-    std::vector<std::int64_t> prompt = {};  // of samples
-    const Tokenizer* tokenizer = nullptr;   // needed for samples
+    double peak_flops = 0.0;  // The peak FLOP/s of all devices together; 0: not known.
+    std::vector<std::int64_t> prompt = {};  // The prompt of samples.
+    const Tokenizer* tokenizer = nullptr;   // The tokenizer, which samples of text need.
   };
   explicit TrainingView(Setup setup);
 
@@ -63,14 +64,15 @@ class TrainingView {
 
   Setup setup_;
   Clock::time_point line_at_ = Clock::now();
-  Clock::time_point first_at_;  // the end of the first step, which makes what all of them use
+  // The end of the first step. That step is not timed, because it prepares what later steps use.
+  Clock::time_point first_at_;
   std::int64_t done_ = 0;
-  // Figures since the last line.
+  // Sums since the last line.
   std::int64_t count_ = 0;
   double loss_sum_ = 0.0;
   std::optional<double> validation_;
-  // Tokens/s since the last line, at most kMostRates. Their median is shown, as the result has that
-  // of all steps: one that something else held up counts for one.
+  // Tokens/s of steps since the last line, at most kMostRates. Their median is shown, so that one
+  // delayed step does not change the line.
   std::vector<double> rates_;
   LossCurve curve_;
   ProgressLine progress_;

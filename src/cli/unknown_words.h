@@ -9,15 +9,15 @@
 
 namespace tracestep::cli {
 
-// A flag as other programs spell it (trainers, servers, launchers), and ours for the same. Of
-// several rows with one name the first counts whose flag the command has.
+// A flag of other programs (trainers, servers, launchers) and ours with the same meaning. Of
+// several rows with one name, the first whose flag the command has is used.
 struct FlagElsewhere {
   std::string_view theirs, ours;
 };
 std::span<const FlagElsewhere> flags_elsewhere();
 
-// Throws Error{kUsage} that names what was probably meant: for a flag the commands that have it,
-// ours for a name of other programs, or the nearest one; for any other word the flag that it
+// Throws Error{kUsage} that names what was probably meant. For a flag: the commands that have it,
+// our name for a flag of another program, or the nearest flag. For another word: the flag that it
 // belongs to.
 [[noreturn]] void fail_unknown(const Command& command, const std::string& word);
 

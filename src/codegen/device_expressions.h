@@ -1,5 +1,6 @@
-// Writes what ops compute as C++ expressions in the terms of the device text (codegen/device/,
-// functors): the right-hand sides of a generated kernel. The caller decides where operands lie.
+// Writes what ops compute as C++ expressions, which become the right-hand sides of a generated
+// kernel. They use the names of the device text (codegen/device/, functors). The caller decides
+// where operands are.
 #pragma once
 
 #include <span>
@@ -12,18 +13,18 @@
 
 namespace tracestep {
 
-// The types of an element in memory ("BF16"), and of the variable that holds it ("float").
+// The type of an element in memory ("BF16"), and of a variable that holds it ("float").
 std::string_view element_type(DType dtype);
 std::string_view variable_type(DType dtype);
 
-// A float literal with the value rounded to float32.
+// A float literal of the value rounded to float32.
 std::string literal(double value);
-// `x` as it is read back from a result of this dtype.
+// An expression for `x` after it was stored as this dtype and read back.
 std::string rounded(DType dtype, const std::string& x);
 
 struct DeviceExpressions {
-  std::string before;                // a statement that they need; usually empty
-  std::vector<std::string> results;  // one for each output
+  std::string before;  // A statement that must precede the expressions; usually empty.
+  std::vector<std::string> results;  // An expression for each output.
 };
 // Expressions for an elementwise op; `operands` are the texts of its operands' elements.
 DeviceExpressions device_expressions(const Program& program, const Node& node,

@@ -12,13 +12,16 @@ namespace tracestep {
 
 // Strides and alignment that a kernel may rely on for an operand or a result.
 struct FusedOperand {
-  Strides strides;           // elements; results are dense
-  int alignment_bytes = 16;  // of the first element: a power of two; more than 16 has no effect
+  Strides strides;  // The strides in elements; results are dense.
+  // The alignment of the first element's address in bytes: a power of two; more than 16 has no
+  // effect.
+  int alignment_bytes = 16;
   friend bool operator==(const FusedOperand&, const FusedOperand&) = default;
 };
 
 struct FusedText {
-  std::string kernel;  // without the device headers, see with_device_text()
+  // The kernel's text without the device headers, which with_device_text() adds.
+  std::string kernel;
   unsigned blocks = 1, threads = 1;
   std::vector<std::size_t> operands = {};  // the leaves that the kernel reads
 };
@@ -31,7 +34,7 @@ inline constexpr const char* kFusedKernelName = "fused_kernel";
 FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
                              std::span<const FusedOperand> outputs);
 
-// The whole text for the compiler: the device headers, then the kernel.
+// The whole text for the compiler: the device headers, followed by the kernel.
 std::string with_device_text(const std::string& kernel);
 
 }  // namespace tracestep

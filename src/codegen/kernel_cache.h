@@ -27,16 +27,18 @@ class KernelCache {
  public:
   static constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;
 
-  // An empty path: nothing is kept.
+  // The cache in a folder; with an empty path nothing is kept.
   explicit KernelCache(std::filesystem::path folder, std::uintmax_t most_bytes = kMostBytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // The bytes added under `key`, which must name everything they depend on; nullopt: not there.
-  // `problem` gets a sentence where the folder or the file may not be used.
+  // The bytes that were added under `key`, which must name everything they depend on; nullopt:
+  // there are none. If the folder or the file may not be used, `problem` is set to a sentence about
+  // it.
   std::optional<std::string> find(std::string_view key, std::string* problem = nullptr) const;
-  // False: it could not be written; `problem` gets the reason.
+  // Adds bytes under a key. Returns false if they could not be written, with the reason in
+  // `problem`.
   bool add(std::string_view key, std::string_view bytes, std::string* problem = nullptr) const;
 
  private:
@@ -47,16 +49,17 @@ class KernelCache {
   std::uintmax_t most_bytes_;
 };
 
-// Compiled kernels: from the cache, or by a compiler.
+// Provides compiled kernels from the cache, or by a compiler.
 class KernelBinaries {
  public:
   explicit KernelBinaries(KernelCache cache) : cache_(std::move(cache)) {}
 
-  // Returns what `compile` makes, or made under the same key before. Throws what `compile` throws;
-  // where the cache cannot be used, a warning says so once.
+  // The binary of a key: from the cache, or from `compile`, which is then added. Throws what
+  // `compile` throws; if the cache cannot be used, a warning says so once.
   std::string get(std::string_view key, const std::function<std::string()>& compile);
-  // As get(), for several different keys. Up to `threads` of them are compiled at a time; `compile`
-  // takes an index. Throws the first failure, when all threads have ended.
+  // As get(), for several different keys. Up to `threads` of them are compiled at the same time;
+  // `compile` receives an index into `keys`. When all threads have ended, the first failure is
+  // thrown.
   std::vector<std::string> get_all(std::span<const std::string> keys,
                                    const std::function<std::string(std::size_t)>& compile,
                                    unsigned threads);

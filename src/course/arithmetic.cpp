@@ -1,4 +1,4 @@
-// Recomputes the numbers that write-ups derived from their own tables.
+// Recomputes the numbers that published studies derived from their own tables.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Published times as cells; each is held against others of the same study.
+// Published times as cells, each of which is compared with others of the same study.
 #pragma once
 
 #include <span>
@@ -10,21 +10,25 @@
 
 namespace tracestep {
 
-// Every function takes one of the `times` it was made of, which must live as long.
+// Each function takes one of the `times` that were given to the constructor, which must outlive
+// this object.
 class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
 
-  // FLOPs of matrix products, with one token for a context that is not stated. 0: no model stated.
+  // The FLOPs of matrix products; a context that is not stated counts as one token. 0: no model is
+  // stated.
   double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
-  // Why the time is taken to be the host's launches: it does not grow with the work; or empty.
+  // Why the time seems to be that of the host's launches, because it does not grow with the work;
+  // empty: it does not seem so.
   const std::string& launch_bound(const PublishedTime& t) const {
     return facts_[index_of(t)].launch_bound;
   }
 
   // The time of another pass of this cell in the same table; nullptr: there is none.
   const PublishedTime* in_table(const PublishedTime& t, std::string_view pass) const;
-  // The time of this cell by a clock that waits, after the longest warm-up; nullptr: there is none.
+  // The time of this cell by a clock that waits for the device, after the longest warm-up; nullptr:
+  // there is none.
   const PublishedTime* reference(const PublishedTime& t) const;
   // The time of this cell in fp32 by the same clock; nullptr: there is none.
   const PublishedTime* in_fp32(const PublishedTime& t) const;

@@ -1,5 +1,5 @@
-// The figures that formulas of claims may look up: published ones, sizes of models, closed forms,
-// programs of ours, and sums in narrow formats.
+// Figures that the formulas of claims may look up: published numbers, model sizes, closed forms,
+// our programs' figures, and sums in narrow formats.
 #pragma once
 
 #include "lab/pages/formula.h"

@@ -1,4 +1,4 @@
-// Figures of the files in data/, looked up by the cells of their rows.
+// Looks up figures in the files of data/ by the cells of their rows.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// A hand-in of a study: its answers in the order of the handout's problems, with tables of size
-// against context as handouts have them, and times of one's own beside ours and published ones.
+// A hand-in of the course, made from a study: its answers in the order of the handout's problems,
+// with tables of size against context as the handout has them, and the user's own times beside ours
+// and published ones.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 
 namespace tracestep {
 
-// The hand-in; `own` may be empty. `charts`: the folder of its pictures, beside it.
+// The hand-in as text; `own` may be empty. `charts`: the folder with its pictures, beside it.
 std::string course_page(const StudyReport& report, const Json& environment,
                         std::span<const OwnTime> own, Format format, const std::string& charts);
 

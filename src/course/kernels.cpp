@@ -102,7 +102,7 @@ ReplayVerdict judge_count(const Kernels& kernels, const PublishedKernel& k) {
 
 // --- shares --------------------------------------------------------------------------------------
 
-// All shares of the same listing together.
+// The sum of all shares in the same listing.
 double listed_percent(const Kernels& kernels, const PublishedKernel& of) {
   double out = 0;
   for (const PublishedKernel& k : kernels) {

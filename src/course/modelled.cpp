@@ -96,7 +96,7 @@ double forward_program_bytes(std::string_view size, std::int64_t context,
 }
 
 ModelledPass modelled_pass(const PassOfCell& cell, const PublishedDevice& device) {
-  // Many figures are of the same cell.
+  // The results are cached, because many figures belong to the same cell.
   static std::map<std::pair<std::string, PassOfCell>, ModelledPass> known;
   static std::mutex guard;
   const std::lock_guard lock(guard);

@@ -17,8 +17,7 @@ namespace tracestep {
 double forward_program_bytes(std::string_view size, std::int64_t context,
                              std::string_view precision);
 
-// A pass of a published cell. `pass`: "inference", "forward", "backward", "forward+backward" or
-// "step".
+// The pass of a published cell: "inference", "forward", "backward", "forward+backward" or "step".
 struct PassOfCell {
   std::string size;
   std::int64_t context = 0;
@@ -27,21 +26,22 @@ struct PassOfCell {
   auto operator<=>(const PassOfCell&) const = default;
 };
 
-// Times of kernels by the roofline of the device's peaks.
+// Kernel times by a roofline with the device's peaks.
 struct ModelledPass {
   double product_ms = 0, other_ms = 0;
-  double softmax_ms = 0, attention_product_ms = 0;  // of attention, parts of the above
-  double products = 0, launches = 0;                // kernels, products among them
+  // The parts of these times that belong to attention.
+  double softmax_ms = 0, attention_product_ms = 0;
+  double products = 0, launches = 0;  // The number of matrix products, and of all kernels.
 
   double ms() const { return product_ms + other_ms; }
 };
 ModelledPass modelled_pass(const PassOfCell& cell, const PublishedDevice& device);
 
-// Kernels reach at least this part of a device's peaks.
+// The least share of a device's peaks that kernels are assumed to reach.
 inline constexpr double kLeastOfPeak = 0.5;
 
-// A share of products can lie between these when products and other kernels each reach at least
-// `least` of the device's peaks; in percent.
+// The range in which the share of products can be, in percent, if products and other kernels each
+// reach at least the share `least` of the device's peaks.
 struct ShareRange {
   double low = 0, high = 0;
 

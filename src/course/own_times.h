@@ -1,4 +1,4 @@
-// Times of somebody's own, beside a study's and published ones: typed into a file, or read from
+// A user's own times, beside those of a study and published ones: typed into a file, or read from
 // recordings of torch.profiler that the file names.
 #pragma once
 
@@ -15,10 +15,11 @@
 
 namespace tracestep {
 
-// The parts of a recorded step, in percent of it, gaps among them, and its kernels.
+// The parts of a recorded step in percent, including gaps, and its number of kernels.
 struct OwnRecording {
-  std::vector<std::pair<std::string, double>> shares;  // "matrix products", 43.9
-  double calls = 0;                                    // of a CPU: ops
+  // Kind of work and its share: "matrix products", 43.9.
+  std::vector<std::pair<std::string, double>> shares;
+  double calls = 0;  // The number of kernels; on a CPU, of ops.
 };
 
 // A time that somebody measured: a row of a file with settings of runs (size, context, batch,
@@ -30,17 +31,18 @@ struct OwnTime {
   std::int64_t steps = 0;
   bool is_oom = false;
   std::optional<OwnRecording> recorded = {};
-  std::size_t line = 0;  // of the file
+  std::size_t line = 0;  // The line of the file.
 
-  std::string setting(std::string_view name) const;  // empty: not said
+  std::string setting(std::string_view name) const;  // A setting of the run; empty: not stated.
 };
-// `file` names traces as seen from its own folder.
-// Error{kInput} naming the file and the line of what is wrong.
+// Reads such a file; `file` is its path, from whose folder traces are looked up. Throws
+// Error{kInput} naming the file and the line that is wrong.
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::filesystem::path& file);
 
-// "mine", one row a time, beside the study's cell and the published times with the same settings; a
-// note names those that have none. "recordings", if there are any: kinds of work of each beside the
-// products and launches of the study's profile of that cell.
+// The table "mine" with a row for each time, beside the study's cell and the published times with
+// the same settings; a note names times that have none. If there are recordings, the table
+// "recordings": the kinds of work in each, beside the products and launches in the study's profile
+// of that cell.
 std::vector<Table> own_times_tables(std::span<const OwnTime> times, const StudyReport& report);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// The replay as a whole: rows are read, verdicts are counted per published table.
+// The whole replay: reads our rows, and counts the verdicts for each published table.
 #include "course/published.h"
 
 #include <algorithm>

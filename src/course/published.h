@@ -1,5 +1,5 @@
 // Published tables of the same experiments (data/), and their replay: each cell beside our
-// measurement, with a verdict and the reason that the figures support.
+// measurement, with a verdict and the reason for it.
 #pragma once
 
 #include <filesystem>
@@ -16,22 +16,22 @@
 namespace tracestep {
 
 enum class Agreement {
-  kAgree,        // the same up to the speed ratio of the two devices
-  kExplainable,  // not what its label says, and the data show what it is
-  kSuspicious,   // impossible as labelled, or different without a reason in the data
-  kNotCompared,  // nothing to compare it with
+  kAgree,        // The two differ only by the speed ratio of the devices.
+  kExplainable,  // The cell is not what its label says, and the data show what it is.
+  kSuspicious,   // The cell is impossible as labelled, or it differs without a reason in the data.
+  kNotCompared,  // There is nothing to compare it with.
 };
 std::string_view name_of(Agreement agreement);
 
 struct ReplayVerdict {
   Agreement agreement = Agreement::kNotCompared;
-  std::string code, text;  // "launch_bound", and why with the figures
+  std::string code, text;  // The code, such as "launch_bound", and the reason with figures.
 };
 
 // Rows of results of ours: JSON, or CSV with columns of the same names.
 struct ReplayInput {
   std::vector<ResultRow> rows;
-  std::string gpu;  // the device's name; empty: not said
+  std::string gpu;  // The name of the device; empty: not stated.
 };
 // Error{kInput} as for read_result(), or for a CSV file whose columns identify no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
@@ -45,26 +45,26 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 // only held against predictions and against themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
-// Puts these tables into a section of a study.
+// Puts these tables into a section of a study's report.
 StudySection published_section(std::vector<ResultRow> rows, const Json& environment);
 
 // --- the parts -----------------------------------------------------------------------------------
 
-// The ratio of their time to ours, over cells that neither the host nor a profiler slows down.
+// The ratio of a study's times to ours, over cells that neither the host nor a profiler slows down.
 struct Pace {
-  double ratio = 0;                // median; 0: too few cells
-  std::size_t cells = 0;           // in the median
-  double by_low = 0, by_high = 0;  // expected from both devices' peaks; 0: unknown
+  double ratio = 0;                // The median ratio; 0: there are too few cells.
+  std::size_t cells = 0;           // How many cells the median is of.
+  double by_low = 0, by_high = 0;  // The range that both devices' peaks suggest; 0: not known.
 };
 
 struct TimeReplay {
   ReplayVerdict verdict;
   double our_ms = 0;          // 0: none
-  double modelled_ms = 0;     // by a roofline, where ours does not decide; 0: it does
-  bool is_compared = false;   // the verdict comes from our time and the pace
-  bool is_predicted = false;  // true if it agrees with the roofline
-  Pace pace;                  // of its study, device and precision, by the other cells
-  Pace device_pace;           // by all cells
+  double modelled_ms = 0;     // The time by a roofline, used if ours does not decide; 0: ours does.
+  bool is_compared = false;   // True: the verdict comes from our time and the pace.
+  bool is_predicted = false;  // True if the time agrees with the roofline.
+  Pace pace;                  // The pace of its study, device and precision, from the other cells.
+  Pace device_pace;           // The pace over all cells of the device.
 };
 // Judges every cell; the results are in the order of `published.times`.
 std::vector<TimeReplay> judge_times(const Published& published, const ReplayInput& ours);

@@ -1,4 +1,4 @@
-// The published tables as they were printed, as structs; data/README.md describes their files.
+// The published tables as they were printed, as structs; data/README.md describes the files.
 #pragma once
 
 #include <cmath>
@@ -11,37 +11,39 @@
 
 namespace tracestep {
 
-inline constexpr std::int64_t kPublishedBatch = 4;  // of every published model
+inline constexpr std::int64_t kPublishedBatch = 4;  // The batch of every published model.
 
 enum class PublishedClock {
-  kWall,        // waits for the device before the clock is read
-  kProfiled,    // while a profiler listens
-  kHostRange,   // ranges on the host, without a wait inside a step
-  kDeviceSpan,  // from the first kernel's start to the last one's end
+  kWall,        // A wall clock that is read after waiting for the device.
+  kProfiled,    // A clock while a profiler is attached.
+  kHostRange,   // Ranges on the host, without a wait inside a step.
+  kDeviceSpan,  // From the first kernel's start to the last one's end.
 };
 
 // A time of plain PyTorch on an NVIDIA GPU, batch 4, vocabulary 10000.
 struct PublishedTime {
   std::string study;   // "B"
-  std::string table;   // "5 warm-up steps"
+  std::string table;   // The table's heading: "5 warm-up steps".
   std::string device;  // empty: not stated
   PublishedClock clock = PublishedClock::kWall;
   std::string precision = "fp32";
-  int warmup = -1;           // steps; -1: not stated
+  int warmup = -1;           // The number of warm-up steps; -1: not stated.
   std::string pass = {};     // "forward", "backward", "forward+backward" or "step"
   std::string size = {};     // empty: not stated
   std::int64_t context = 0;  // 0: not stated
   double ms = 0, std_ms = NAN;
   bool is_oom = false;
-  // Where stated: all steps together, the warm-up among them, and the first two steps. NAN: not.
+  // If stated: the time of all steps including warm-up, that of the warm-up, and those of the first
+  // two steps. NAN: not stated.
   double total_ms = NAN, warmup_ms = NAN, first_ms = NAN, second_ms = NAN;
 };
 
-// `pass` "forward of a step", "backward of a step": the highest while that phase runs.
+// `pass` may be "forward of a step" or "backward of a step": the highest memory in that phase.
 struct PublishedPeak {
   std::string study, table, pass, size, precision;
   std::int64_t context = 0;
-  double gigabytes = 0;  // as printed; 10^9 or 2^30 bytes is to be decided
+  // The number as printed; whether it counts 10^9 or 2^30 bytes must be decided.
+  double gigabytes = 0;
 };
 
 // A benchmark of attention alone: batch 8, no heads, float32.
@@ -50,7 +52,7 @@ struct PublishedAttention {
   std::int64_t width = 0, context = 0;
   double forward_ms = 0, backward_ms = 0;
   double before_backward_mib = 0;
-  // NAN: not stated. `per_square`: what the study prints as bytes over S².
+  // NAN: not stated. `per_square`: the study's figure for bytes over S².
   double forward_std_ms = NAN, backward_std_ms = NAN, peak_mib = NAN, per_square = NAN;
 };
 
@@ -58,19 +60,19 @@ struct PublishedAttention {
 // 10000, or attention alone at batch 8 without heads; float32.
 struct PublishedPair {
   std::string study, device;
-  std::string size;          // of a model; empty: attention
-  std::int64_t width = 0;    // of attention; 0: a model
+  std::string size;          // The model's size; empty: attention.
+  std::int64_t width = 0;    // The width of attention; 0: a model.
   std::int64_t context = 0;  // 0: not stated
   std::string pass;          // "forward", "backward" or "step"
   double eager_ms = 0, compiled_ms = 0;
-  double eager_gb = NAN, compiled_gb = NAN;  // at the peak; NAN: not stated
+  double eager_gb = NAN, compiled_gb = NAN;  // Gigabytes at the peak; NAN: not stated.
 
   double gain() const { return eager_ms / compiled_ms; }
 };
 
 // A kernel of a profile: its share of the pass, and how often it ran in all profiled passes.
 struct PublishedKernel {
-  std::string study, table, device, pass, size;  // size empty: not stated
+  std::string study, table, device, pass, size;  // An empty size is not stated.
   std::int64_t context = 0;
   std::string kernel, kind;  // "product", "elementwise", "reduction", "copy", "lookup"
   double percent = NAN, total_ms = NAN;
@@ -106,7 +108,7 @@ struct PublishedAllocation {
   double fp32_mib = 0, bf16_mib = 0, difference_mib = 0;
 };
 
-// A number that a study computed from others of its tables, and the digits it is printed with.
+// A number that a study computed from others of its tables, and how many digits it prints.
 struct PublishedArithmetic {
   std::string study, quantity, pass, size;
   std::int64_t context = 0;
@@ -116,7 +118,7 @@ struct PublishedArithmetic {
 
 struct PublishedStudy {
   std::string id, about;
-  int saved_scores = 2;  // tensors of B·H·T² per layer that its model keeps, as it says
+  int saved_scores = 2;  // How many tensors of B·H·T² each layer keeps, as the study says.
 };
 
 struct Published {
@@ -131,7 +133,7 @@ struct Published {
   std::vector<PublishedAllocation> allocations;
   std::vector<PublishedArithmetic> arithmetic;
 
-  // The entry of a study; 2, as plain code keeps, for a study without one.
+  // The saved_scores of a study; 2, as plain code keeps, for a study without an entry.
   int saved_scores(std::string_view study) const;
 };
 Published published_tables();

@@ -1,5 +1,6 @@
-// Verdicts on published times. Rules in order: what cannot be, what the clock really was, the same
-// pace as the other cells, and only then what would explain a cell that is off.
+// Verdicts on published times. The rules are tried in order: times that are impossible, what the
+// clock really measured, the same pace as other cells, and only then what would explain a cell that
+// is off.
 #include <algorithm>
 #include <map>
 
@@ -203,7 +204,8 @@ class Judge {
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 
-  // Their time over ours, for each cell of t's study, device and precision that nothing holds up.
+  // The ratios of their time to ours, for each cell of t's study, device and precision that nothing
+  // delays.
   Ratios ratios_like(const PublishedTime& t,
                      double (Judge::*our_ms)(const PublishedTime&) const) const {
     Ratios out;

@@ -11,10 +11,10 @@ namespace tracestep {
 
 class CompiledExecutor final : public StepExecutor {
  public:
-  // Allocates the arena. `may_capture`: false for a run that is always a loop over launches. Errors
-  // as StepExecutor's; OutOfMemory is thrown here, never by a run.
+  // Allocates the arena. `may_capture`: false: every run is a loop over launches. Throws as
+  // StepExecutor; OutOfMemory is only thrown here and never by a run.
   CompiledExecutor(Store& store, const Program& program, bool may_capture = true);
-  // Runs by a plan that the caller made of `program`.
+  // As above, with a plan that the caller made for `program`.
   CompiledExecutor(Store& store, const Program& program, Plan plan, bool may_capture = true);
   ~CompiledExecutor() override;
 
@@ -36,20 +36,20 @@ class CompiledExecutor final : public StepExecutor {
   void end(Launch& launch) override;
   bool is_alive(int buffer) const override { return plan_.is_alive_after(buffer, done_); }
   void allocate_arena();
-  // Tries it once: leaves captured_ empty where the device cannot, or fails to.
+  // Tries to capture the launches, once; captured_ stays empty if the device cannot or fails to.
   void capture();
   bool records_memory() const;
-  // Records a planned event inside the arena in the allocator's recorder.
+  // Records the planned event of a place in the arena, as if the allocator had made it.
   void record(MemoryAction action, const Plan::Place& place);
 
   const Plan plan_;
   std::byte* arena_ = nullptr;
-  std::unique_ptr<PlanGuard> guard_;  // only with a guarded allocator
-  NodeId done_ = kNoNode;             // the last node that ran
+  std::unique_ptr<PlanGuard> guard_;  // Only set with a guarded allocator.
+  NodeId done_ = kNoNode;             // The last node that has run.
   std::unique_ptr<CapturedWork> captured_;
   const bool is_to_capture_;
-  bool may_capture_ = is_to_capture_;  // and has not tried
-  std::int64_t live_bytes_ = 0;        // of recorded events
+  bool may_capture_ = is_to_capture_;  // True if it may still try to capture.
+  std::int64_t live_bytes_ = 0;        // The live bytes of recorded events.
 };
 
 }  // namespace tracestep

@@ -26,7 +26,7 @@ class EagerExecutor final : public StepExecutor {
   void free_workspace();
 
   const std::int64_t predicted_peak_bytes_;
-  void* workspace_ = nullptr;  // of the current launch
+  void* workspace_ = nullptr;  // The workspace of the current launch.
 };
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
 // The launches of a program on a device: prepared kernels, and the buffers of their operands. Every
-// executor issues these; it decides when and where the buffers exist.
+// executor issues these, and decides when and where the buffers exist.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace tracestep {
 
-// Where the first element of an operand or a result is.
+// The place of the first element of an operand or a result.
 struct Slot {
-  int buffer = -1;  // of the buffer plan; -1: an unread result
+  int buffer = -1;  // The index in the buffer plan; -1: a result that is not read.
   std::int64_t offset_bytes = 0;
 };
 
@@ -24,7 +24,8 @@ struct Launch {
   std::int64_t workspace_bytes = 0;
   PreparedLaunch call;
 
-  // Sets the addresses of operands and results; `buffers` by index of the buffer plan.
+  // Sets the addresses of operands and results from `buffers`, which has them by index in the
+  // buffer plan.
   void place(std::span<void* const> buffers);
 };
 

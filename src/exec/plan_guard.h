@@ -1,7 +1,7 @@
-// Watches a step that runs in an arena (TRACESTEP_ALLOCATOR=guarded): a kernel may write the places
-// of its results and of its workspace, and nothing else. Places that the plan calls dead hold NaN,
-// so that a kernel that still reads them leaves NaN in its results. Bytes that only workspaces ever
-// occupy, on a GPU tens of megabytes, are not watched: a stray write there changes no result.
+// Checks a step that runs in an arena (TRACESTEP_ALLOCATOR=guarded): a kernel may only write the
+// places of its results and of its workspace. Places without a live value hold NaN, so that a
+// kernel which still reads them produces NaN. Bytes that only workspaces use (tens of megabytes on
+// a GPU) are not watched, because a stray write there changes no result.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 namespace tracestep {
 
 // Memory: two copies of the arena on the host. Every launch waits for the device and copies what is
-// watched.
-// Errors: DeviceError that names the node, the bytes of the arena and the values whose places they
-// are.
+// watched. Throws DeviceError that names the node, the bytes of the arena and the values in them.
 class PlanGuard {
  public:
-  // `arena` has the plan's arena bytes, on `device`; all four must outlive the guard.
+  // `arena`: the address of the plan's arena on `device`. All four arguments must outlive the
+  // guard.
   PlanGuard(const Program& program, const Plan& plan, Device& device, std::byte* arena);
 
-  // Begins a step: all places are dead.
+  // Begins a step, with no live place.
   void restart();
-  // Called before a launch; fails if a place that it is the first to need overlaps a living one.
+  // Called before a launch. Fails if a place that the launch is the first to use overlaps a live
+  // one.
   void before(const Launch& launch);
-  // Called after a launch; fails if anything has changed that it may not write. Places without
-  // later readers die.
+  // Called after a launch. Fails if bytes have changed that the launch may not write. Places that
+  // no later launch reads become dead.
   void after(const Launch& launch);
 
  private:
@@ -37,15 +37,16 @@ class PlanGuard {
     std::int64_t first = 0, bytes = 0;
   };
   std::vector<Range> watched_ranges() const;
-  // The watched parts of the place `index`; -1: no place.
+  // The watched ranges of place `index`; -1: none.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
-  // From now on, what the place holds at this moment counts as right.
+  // Takes what the place holds now as its right content.
   void take_over(int index);
-  // The place is dead from now on.
+  // Marks the place as dead, and fills it with NaN.
   void bury(int index);
   void check_unchanged(NodeId node, Range range) const;
-  // "bytes 256 to 259 of the arena: no buffer's", or the results whose places they are in.
+  // Describes a range of bytes: "bytes 256 to 259 of the arena: no buffer's", or the results that
+  // have a place there.
   std::string describe(std::int64_t first, std::int64_t last) const;
   std::string describe(const Plan::Place& place) const;
   [[noreturn]] void fail(NodeId node, const std::string& what) const;
@@ -54,10 +55,10 @@ class PlanGuard {
   const Plan& plan_;
   Device& device_;
   std::byte* const arena_;
-  const std::vector<Range> watched_;  // in order, apart from each other
-  std::vector<std::byte> image_;      // what the arena must hold
-  std::vector<std::byte> now_;        // what it holds
-  std::vector<bool> is_living_;       // by place
+  const std::vector<Range> watched_;  // In order, without overlaps.
+  std::vector<std::byte> image_;      // The content that the arena must have.
+  std::vector<std::byte> now_;        // What the arena holds.
+  std::vector<bool> is_living_;       // For each place, whether its value is alive.
 };
 
 }  // namespace tracestep

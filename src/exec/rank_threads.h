@@ -19,13 +19,13 @@ class RankThreads {
   RankThreads(const RankThreads&) = delete;
   RankThreads& operator=(const RankThreads&) = delete;
 
-  // The first rank that threw, and what it threw.
+  // The first rank that threw, and its exception.
   struct Failure {
     int rank = 0;
-    std::exception_ptr error;  // empty: none threw
+    std::exception_ptr error;  // Empty: no rank threw.
   };
   // Calls work(rank) for every rank and waits for all of them. When one throws, `failed` is called
-  // once, at once and on its thread: it must make the others stop waiting for that rank.
+  // once, immediately and on that thread: it must make the others stop waiting for that rank.
   Failure run(const std::function<void(int rank)>& work, const std::function<void()>& failed);
 
  private:
@@ -39,7 +39,7 @@ class RankThreads {
   const std::function<void()>* failed_ = nullptr;
   Failure failure_;
   std::int64_t round_ = 0;
-  std::size_t working_ = 0;  // threads that have not finished this round
+  std::size_t working_ = 0;  // The number of threads that have not finished this round.
   bool stop_ = false;
   std::vector<std::thread> threads_;
 };

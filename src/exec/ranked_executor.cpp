@@ -78,7 +78,7 @@ void RankedExecutor::set_input(std::string_view name, const TensorView& value) {
 
 void RankedExecutor::run() {
   std::optional<HostWait> wait;
-  // In pauses the host may do what it likes for long.
+  // During a pause, the host may take any time.
   if (only_issues_ && observer().pauses.empty()) wait.emplace("room in the queue of its device");
   const RankThreads::Failure failure =
       threads_.run([&](int rank) { executors_[static_cast<std::size_t>(rank)]->run(); },

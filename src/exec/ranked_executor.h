@@ -1,5 +1,5 @@
-// A step of several ranks as one Executor: measurements, which know only that, see the first rank,
-// and the others run beside it.
+// A step of several ranks behind the interface Executor: measurements see the first rank, and the
+// others run along.
 #pragma once
 
 #include <memory>
@@ -15,15 +15,15 @@ namespace tracestep {
 
 class RankedExecutor final : public Executor {
  public:
-  // The executors of the same program on the devices of a group, in the order of the ranks; fewer
-  // than those of `choice` where the others are processes of their own, or need not run (the null
-  // device). `group` is the first executor's end of the group, nullptr if it has none.
-  // `only_issues`: their devices are asynchronous.
+  // The executors of one program on the devices of a group, by rank. There are fewer than ranks in
+  // `choice` if the others are in other processes, or need not run (the null device). `group`: the
+  // first executor's communicator; nullptr: there is none. `only_issues`: the devices are
+  // asynchronous.
   RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, const Parallel& choice,
                  Communicator* group, bool only_issues);
 
-  // A tensor with as many times the rows of the input as there are replicas is shared out among
-  // them, in the order of the ranks; any other is the same for all of them.
+  // Sets an input. A tensor with the input's rows times the number of replicas is divided among the
+  // replicas in order; any other tensor is the same for all ranks.
   void set_input(std::string_view name, const TensorView& value) override;
   // Runs all ranks, and returns when the last one does. If one throws, the others end too, and the
   // first error is thrown with its rank in front. Where ranks are processes, an OutOfMemory becomes
@@ -31,7 +31,7 @@ class RankedExecutor final : public Executor {
   void run() override;
   void release_outputs() override;
 
-  // The members below answer for the first rank.
+  // The members below return what the first rank has.
   const Program& program() const override { return first().program(); }
   const BufferPlan& buffer_plan() const override { return first().buffer_plan(); }
   void observe(RunObserver observer) override { first().observe(std::move(observer)); }
@@ -51,15 +51,15 @@ class RankedExecutor final : public Executor {
   const std::vector<std::unique_ptr<Executor>> executors_;
   const Parallel choice_;
   Communicator* const group_;
-  const int first_rank_;  // of this process
+  const int first_rank_;  // The first rank of this process.
   const bool only_issues_;
   RankThreads threads_;
 };
 
-// The executor of a program on the store of each rank in this process: a RankedExecutor, or that of
-// the one store where `choice` has one rank. Errors as make_executor(); where ranks are processes,
-// also Error{kFailed} when their programs differ, and Error{kOutOfMemory} when only some have no
-// memory.
+// Makes the executor of a program over the stores of this process's ranks: a RankedExecutor, or
+// with a single rank an executor of its store. Throws as make_executor(); if ranks are processes,
+// also Error{kFailed} if their programs differ, and Error{kOutOfMemory} if only some ranks run out
+// of memory.
 std::unique_ptr<Executor> make_executor(ExecutorKind kind,
                                         std::span<const std::unique_ptr<Store>> stores,
                                         const Program& program, const Parallel& choice,

@@ -1,5 +1,5 @@
-// Base of the executors: leaves, prepared launches, and the order in which a run issues them, with
-// marks, ranges and an observer. Derived classes decide when buffers exist.
+// The base of the executors: leaves, prepared launches, and the order in which a run issues them,
+// with marks, ranges and an observer. Derived classes decide when buffers exist.
 #pragma once
 
 #include <deque>
@@ -37,21 +37,22 @@ class StepExecutor : public Executor {
   // Throws OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
   StepExecutor(Store& store, Program program, BufferPlan buffer_plan);
 
-  // Called before a launch is issued: provides its buffers and its workspace until end().
+  // Called before a launch is issued: provides its buffers and its workspace, which stay valid
+  // until end().
   virtual void begin(Launch& launch) = 0;
   virtual void end(Launch& launch) = 0;
   // True while the buffer holds a value.
   virtual bool is_alive(int buffer) const = 0;
 
-  // Issues all launches; the device stays usable if one throws. With marks, for recorded spans,
-  // each runs alone. In guarded memory of a device with one lane, work of other lanes is issued as
-  // late as the plan allows, so that a plan that frees something too early shows.
+  // Issues all launches; if one throws, the device stays usable. If spans are recorded, each launch
+  // runs alone between two marks. In guarded memory of a device with one lane, work of other lanes
+  // is issued as late as the plan allows, so that a plan that frees something too early shows.
   void issue();
-  // Issues all launches without marks, pauses and buffers to provide.
+  // Issues all launches, without marks and pauses, when no buffers need to be provided.
   void launch_all();
   // Issues launches that were captured from launch_all().
   void replay(CapturedWork& work);
-  // True if the run stops at single launches, for spans or pauses.
+  // True if the run must stop at single launches, for spans or pauses.
   bool is_observed() const { return records_spans() || !observer_.pauses.empty(); }
 
   Device& device() const { return device_; }
@@ -59,8 +60,8 @@ class StepExecutor : public Executor {
   const std::vector<Launch>& launch_list() const { return launches_; }
   const Buffer& buffer(std::size_t index) const { return buffer_plan_.buffers[index]; }
 
-  std::vector<void*> addresses_;                       // by buffer; those of leaves never change
-  static constexpr std::size_t kFirst = 0, kLast = 1;  // of marks_
+  std::vector<void*> addresses_;  // Addresses by buffer; those of leaves never change.
+  static constexpr std::size_t kFirst = 0, kLast = 1;  // Indices in marks_.
   std::unique_ptr<Marks> marks_;
 
  private:
@@ -71,10 +72,10 @@ class StepExecutor : public Executor {
   }
   void issue_with_spans();
   void issue_with_pauses();
-  // Sets marks[mark] before and marks[mark + 1] after the kernel, when there are marks.
+  // Issues a launch; with marks, sets marks[mark] before and marks[mark + 1] after its kernel.
   void issue_one(Launch& launch, Marks* marks, std::size_t mark);
   void launch_one(const Launch& launch, bool alone);
-  // Launches what was postponed, up to this node.
+  // Issues the postponed launches up to this node.
   void issue_postponed(NodeId last);
   bool is_postponed(const Launch& launch) const;
   bool is_only_in_between(const Value& v, int buffer) const;
@@ -89,9 +90,10 @@ class StepExecutor : public Executor {
   LaneOrder lanes_;
   std::deque<Launch*> postponed_;
   RunObserver observer_;
-  std::unique_ptr<EarlyResults> early_;  // where they are asked for, and the device sends them
-  std::unique_ptr<Marks> span_marks_;    // start and end of each launch; made when first needed
-  std::unique_ptr<StepRanges> ranges_;   // only while a profiler listens
+  // Set if results are asked for early and the device can send them.
+  std::unique_ptr<EarlyResults> early_;
+  std::unique_ptr<Marks> span_marks_;   // The start and end of each launch; made when first needed.
+  std::unique_ptr<StepRanges> ranges_;  // Set only while a profiler is attached.
 };
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
-// Ranges of one step for a profiler: phase, and inside it the component whose kernels are issued.
+// Reports ranges of a step to a profiler: the phase, and inside it the component whose kernels are
+// issued.
 #pragma once
 
 #include <vector>
@@ -29,7 +30,7 @@ class StepRanges {
   };
 
   RangeSink& sink_;
-  std::vector<Place> places_;  // by node
+  std::vector<Place> places_;  // By node.
   Place open_;
 };
 

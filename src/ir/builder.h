@@ -25,7 +25,7 @@ class Builder {
   Builder(const Builder&) = delete;
   Builder& operator=(const Builder&) = delete;
 
-  // Leaves. Throws Error{kUsage} when the name is taken, or the leaf reaches beyond its block.
+  // Adds a leaf. Throws Error{kUsage} if the name is taken or the leaf reaches beyond its block.
   Val input(std::string_view name, Type type) { return leaf(LeafKind::kInput, name, type); }
   Val parameter(std::string_view name, Type type, BlockPart part = {}) {
     return leaf(LeafKind::kParameter, name, type, Role::kNone, std::move(part));
@@ -33,8 +33,8 @@ class Builder {
   Val state(std::string_view name, Type type, Role role = Role::kOptimizerState) {
     return leaf(LeafKind::kState, name, type, role);
   }
-  // A state of `dtype` for the parameter, called `prefix` + its name. States with one prefix lie
-  // beside each other as their parameters do.
+  // Adds a state of `dtype` for a parameter, named `prefix` + the parameter's name. States with one
+  // prefix lie in memory side by side as their parameters do.
   Val state_of(Val parameter, std::string_view prefix, DType dtype,
                Role role = Role::kOptimizerState);
   Val leaf(LeafKind kind, std::string_view name, Type type, Role role = Role::kNone,
@@ -43,11 +43,11 @@ class Builder {
   // Adds a node and returns its results.
   std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},
                         Here here = Here::current());
-  // Adds a call of an op that has one result.
+  // Calls an op that has one result, and returns that.
   Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
             Here here = Here::current());
-  // Adds a node with the op, attributes and origins of `node`, a node of `from`, which must be as a
-  // builder made it.
+  // Adds a node with the op, attributes and origins of `node`, a node of `from`, which a builder
+  // must have made.
   std::vector<Val> copy(const Program& from, const Node& node, const std::vector<Val>& inputs);
 
   void output(std::string_view name, Val value);
@@ -63,10 +63,10 @@ class Builder {
   // A handle to an existing value of this builder.
   Val at(ValueId id) { return {this, id}; }
 
-  // Hands the program out; the builder is empty afterwards.
+  // Returns the program; the builder is empty afterwards.
   Program finish();
 
-  // New nodes inherit these.
+  // What new nodes inherit.
   struct Context {
     std::string path;
     Phase phase = Phase::kForward;
@@ -75,8 +75,8 @@ class Builder {
     int epoch = 0;
   };
 
-  // Restores the context when it is destroyed. While it is alive, new nodes get a longer path,
-  // another phase, or the origins of an existing node (rewrites).
+  // Restores the context when it is destroyed. While it exists, new nodes get a longer path,
+  // another phase, or the origins of an existing node (in rewrites).
   class [[nodiscard]] Guard {
    public:
     Guard(Guard&& other) noexcept : builder_(other.builder_), saved_(std::move(other.saved_)) {
@@ -100,18 +100,20 @@ class Builder {
   void set_made_by(std::string_view pass) { context_.made_by = std::string(pass); }
   // Sets the epoch of new nodes of the innermost guard.
   void set_epoch(int epoch) { context_.epoch = epoch; }
-  // New nodes take the origins (and epoch) of `node`, with their phase replaced when given.
+  // While the guard exists, new nodes get the origins and epoch of `node`, with another phase if
+  // `phase` is given.
   Guard like(const Node& node, const Phase* phase = nullptr);
-  // New nodes replace several: they take the origins of all of them.
+  // While the guard exists, new nodes replace several nodes and get the origins of all of them.
   Guard like(std::span<const Node* const> nodes);
 
  private:
   Value& mutable_value(Val v) { return program_.values[static_cast<std::size_t>(v.id)]; }
   SharedVector<Origin> origins_for(const Here& here) const;
   Attrs checked_attrs(const OpDef& op, Attrs attrs) const;
-  // Adds a node that has everything but inputs and outputs, and the results that its op infers.
+  // Adds a node, which lacks inputs and outputs; its op infers the results.
   std::vector<Val> add(Node node, const std::vector<Val>& inputs);
-  // True if `inputs` are like the inputs of `node`, so that its op makes the same types of them.
+  // True if `inputs` have the types and layouts of the inputs of `node`, so that its op infers the
+  // same results.
   bool are_alike(const Program& from, const Node& node, const std::vector<Val>& inputs) const;
   ValueId add_result(NodeId node, int index, Type type, std::optional<Layout> view);
 

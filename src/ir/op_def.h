@@ -29,7 +29,7 @@ struct Val {
   std::int64_t dim(int i) const { return i < 0 ? shape().back(-i - 1) : shape()[i]; }
 };
 
-// Kinds of kernels that run ops: the rows of a time table.
+// The kinds of kernels that run ops; tables of times have a row for each.
 enum class KernelClass : std::uint8_t {
   kGemm,
   kElementwise,
@@ -45,28 +45,31 @@ enum class KernelClass : std::uint8_t {
 };
 std::string_view name_of(KernelClass kernel_class);
 
-// Dtypes in which mixed precision runs an op.
+// The dtype in which mixed precision runs an op.
 enum class PrecisionClass : std::uint8_t {
-  kLow,      // run in the low dtype (matrix products)
-  kFull,     // low operands are widened to float32 (norms, softmax, losses, optimizer)
-  kPromote,  // run in the widest input dtype
-  kKeep,     // operands keep their dtypes (movement)
+  kLow,      // The low dtype (matrix products).
+  kFull,     // float32; low operands are widened (norms, softmax, losses, optimizer).
+  kPromote,  // The widest dtype among the inputs.
+  kKeep,     // The dtypes of the operands (movement).
 };
 std::string_view name_of(PrecisionClass precision_class);
 
 // How a fused kernel may compute the op; the pass `fuse` reads it. Views need no entry.
 enum class Fusion : std::uint8_t {
-  kNone,         // never part of a fused kernel
-  kElementwise,  // element i of every result from elements i of the operands, by a scalar functor
-  kPairs,        // the same for neighbours 2j and 2j+1 of the last axis, with tables [T, D/2]
-  kRows,         // each row of the last axis by itself: a reduction, or through its decomposition
+  kNone,  // It cannot be part of a fused kernel.
+  // Element i of every result depends on elements i of the operands, by a scalar functor.
+  kElementwise,
+  // As kElementwise, for pairs of neighbours 2j and 2j+1 of the last axis, with tables [T, D/2].
+  kPairs,
+  // Each row of the last axis is computed separately: by a reduction, or by the op's decomposition.
+  kRows,
 };
 std::string_view name_of(Fusion fusion);
 
 // Which composite of a model the op is a kernel of. Programs keep or expand all ops of a composite
 // together (run/granularity.h), so that forward and gradient agree.
 enum class Composite : std::uint8_t {
-  kOther,  // of none of these: an op of a user's own
+  kOther,  // None of these: an op of a user's own.
   kNorm,
   kSwiglu,
   kRope,
@@ -82,11 +85,11 @@ std::string_view name_of(Composite composite);
 struct AttrDef {
   std::string name;
   AttrKind kind;
-  std::optional<AttrValue> fallback;  // nullopt: must be given
+  std::optional<AttrValue> fallback;  // The default; nullopt: the attribute must be given.
   std::string doc;
 };
 
-// A call as type rules and cost formulas see it. `outputs` is empty while types are inferred.
+// A call as type rules and cost formulas see it. While types are inferred, `outputs` is empty.
 struct OpCall {
   const OpDef& op;
   const Attrs& attrs;
@@ -100,9 +103,10 @@ struct OpExpansion {
   Builder& builder;
   const Attrs& attrs;
   std::span<const Val> inputs;
-  std::span<const Val> outputs;       // gradient rules: the forward results
-  std::span<const Val> output_grads;  // gradient rules: "no value" where nothing flows back
-  std::vector<bool> wanted;           // gradient rules: which inputs need a gradient
+  std::span<const Val> outputs;  // For gradient rules: the results of forward.
+  // For gradient rules: the gradients of the results; "no value" where nothing flows back.
+  std::span<const Val> output_grads;
+  std::vector<bool> wanted;  // For gradient rules: which inputs need a gradient.
 };
 
 struct Donation {
@@ -110,7 +114,7 @@ struct Donation {
   int input;
 };
 
-// Another way to compute an op, from other ops: chosen by name, by the pass `choose`.
+// Another way to compute an op from other ops, which the pass `choose` selects by name.
 struct OpForm {
   std::string name;
   std::function<std::vector<Val>(const OpExpansion&)> expand;
@@ -119,7 +123,8 @@ struct OpForm {
 // A call that the pass `join` merges with others into one.
 struct JoinedCall {
   std::vector<Val> inputs;
-  Val shadow;  // state that holds the first result in a narrower dtype; "no value": there is none
+  // The state that holds the first result in a narrower dtype; "no value": there is none.
+  Val shadow;
 };
 
 // How several calls that differ only in their tensors become one call.
@@ -136,7 +141,7 @@ struct JoinRule {
 // the result, its last two axes, and which are summed over.
 struct ProductAxes {
   int rows = 0, columns = 0;
-  int summed[2] = {};  // of operand 0, of operand 1
+  int summed[2] = {};  // The axes that are summed over, of operand 0 and of operand 1.
 
   int kept(int input) const { return input == 0 ? rows : columns; }
 };
@@ -151,7 +156,7 @@ struct OpDef {
   KernelClass kernel_class = KernelClass::kElementwise;
   PrecisionClass precision_class = PrecisionClass::kPromote;
   Fusion fusion = Fusion::kNone;
-  Composite composite = Composite::kOther;  // read where the op has a decomposition
+  Composite composite = Composite::kOther;  // Only read if the op has a decomposition.
 
   operator About() const { return {About::Kind::kOp, name}; }
 
@@ -178,12 +183,12 @@ struct OpDef {
   std::function<Val(const OpExpansion&)> identity = {};
   // Floating-point operations (multiply and add count one each); empty: none.
   std::function<std::int64_t(const OpCall&)> flops = {};
-  // Bytes read; empty: every distinct input element is read once.
+  // Bytes that are read; empty: every distinct input element is read once.
   std::function<std::int64_t(const OpCall&)> bytes_read = {};
-  // Bytes written; empty: every result is written.
+  // Bytes that are written; empty: every result is written once.
   std::function<std::int64_t(const OpCall&)> bytes_written = {};
 
-  // Facts about sums of products that `merge` needs to make one product of them.
+  // For products of matrices: the axes that `merge` needs to know to join products.
   std::function<ProductAxes(const OpCall&)> product = {};
   bool is_sum = false;  // the result is the sum of the operands
 
@@ -199,14 +204,15 @@ struct OpDef {
   std::vector<Donation> donates = {};
   // As `donates`, for ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
-  // Cheaper to compute again than to keep (elementwise, casts, generators).
+  // True: computing it again is cheaper than keeping the result (elementwise ops, casts,
+  // generators).
   bool cheap_to_recompute = false;
-  // Decomposed unless the device explicitly has a kernel for it.
+  // True: it is decomposed unless the device explicitly has a kernel for it.
   bool always_decompose = false;
-  // Only GPUs gain by a kernel of their own; a CPU runs the parts.
+  // True: a kernel of its own only pays on GPUs; a CPU runs its decomposition.
   bool only_on_gpus = false;
-  // Set for an op that only an explicit choice brings in (`--attention flash`): primitive
-  // granularity does not decompose it where the device has a kernel for it.
+  // True: only an explicit choice brings the op in (`--attention flash`), so primitive granularity
+  // does not decompose it if the device has a kernel for it.
   bool stays_whole = false;
 
   bool is_view() const { return static_cast<bool>(view); }

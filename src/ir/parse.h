@@ -16,8 +16,8 @@ inline constexpr std::size_t kMaxProgramBytes = std::size_t{64} << 20, kMaxProgr
 // it; types written in the text must be the inferred ones. `where` names the source in messages.
 Program parse_program(std::string_view text, const std::string& where = "program");
 
-// "sum{axes=[0]}": an op with attributes, as a line of the text has them. Error{kUsage} naming
-// `where`.
+// An op with attributes as a line of the text has them, "sum{axes=[0]}", taken apart. Throws
+// Error{kUsage} naming `where`.
 struct OpText {
   const OpDef* op = nullptr;
   Attrs attrs;

@@ -18,8 +18,8 @@
 namespace tracestep {
 
 struct PrintOptions {
-  bool origins = true;     // "@ path phase" and "by pass" at the end of a node
-  bool locations = false;  // "file:line" after the phase
+  bool origins = true;     // True: print "@ path phase" and "by pass" at the end of a node.
+  bool locations = false;  // True: print "file:line" after the phase.
 };
 
 std::string print(const Program& program, const PrintOptions& options = {});

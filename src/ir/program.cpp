@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// By value: its place among the leaves, or after them among the results of nodes.
+// A number for each value: its index among the leaves, followed by the results of nodes.
 std::vector<std::int32_t> numbers_of(const Program& program) {
   std::vector<std::int32_t> out(program.values.size(), -1);
   std::int32_t next = 0;

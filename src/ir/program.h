@@ -32,10 +32,11 @@ struct Type {
   friend bool operator==(const Type&, const Type&) = default;
 };
 
-// Where a value's elements lie: `base` owns the bytes (itself, unless the value is a view).
+// Where a value's elements lie: in the bytes of `base`, which is the value itself unless it is a
+// view.
 struct Layout {
   ValueId base = kNoValue;
-  std::int64_t offset = 0;  // elements from the start of the base
+  std::int64_t offset = 0;  // In elements, from the start of the base.
   Strides strides;          // elements
   friend bool operator==(const Layout&, const Layout&) = default;
 };
@@ -44,14 +45,15 @@ struct Layout {
 // and no states, and no program writes it (a mask, a table, a frozen weight).
 enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState, kConstant };
 
-// Where a leaf lies. A device with memory of its own reaches the host's over a bus: kernels read
-// and write it there, more slowly. Only parameters and states can lie in the host's.
+// The memory in which a leaf lies. Kernels of a device with its own memory can read and write the
+// host's over a bus, more slowly. Only parameters and states can lie in the host's memory.
 enum class Memory : std::uint8_t { kDevice, kHost };
 
 // Kinds of values in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 
-// kRecompute: a forward node that runs again in backward, since its result was not kept.
+// The phase of a node. kRecompute: a forward node that runs again in backward, because its result
+// was not kept.
 enum class Phase : std::uint8_t { kForward, kBackward, kRecompute, kOptimizer, kCommunication };
 inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kRecompute,
                                        Phase::kOptimizer, Phase::kCommunication};
@@ -65,21 +67,21 @@ struct Origin {
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
-// Where a leaf lies in memory beside others. Leaves of one block form one stretch of memory, so
-// that a program can read several of them as one tensor. What builds the model decides it, and all
+// The place of a leaf in a block of memory. Leaves of one block lie side by side, so that a program
+// can read several of them as one tensor. The code that builds the model decides this, and all
 // programs that share the leaves must agree.
 struct BlockPart {
   std::string block;        // empty: the leaf has memory of its own
-  std::int64_t offset = 0;  // elements of the block before the leaf
-  std::int64_t count = 0;   // elements of the whole block
+  std::int64_t offset = 0;  // In elements, from the start of the block.
+  std::int64_t count = 0;   // The number of elements in the whole block.
   friend bool operator==(const BlockPart&, const BlockPart&) = default;
 };
 
 struct Value {
   Type type;
   Layout layout;
-  NodeId producer = kNoNode;  // kNoNode: a leaf
-  int output_index = 0;       // which output of the producer
+  NodeId producer = kNoNode;  // The node that computes it; kNoNode: it is a leaf.
+  int output_index = 0;       // Its index among the producer's outputs.
   LeafKind leaf = LeafKind::kNone;
   Role role = Role::kNone;
   std::string name;  // leaves only
@@ -92,9 +94,11 @@ struct Node {
   Attrs attrs;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  SharedVector<Origin> origins;  // at least one; a fused node has several
+  SharedVector<Origin> origins;  // There is at least one; a fused node has several.
   std::string made_by;           // the pass that made it; empty: the model's own code
-  int epoch = 0;                 // not 0: runs when backward needs it, and is never merged
+  // Unless 0, the node runs when backward needs it, and is never merged with nodes of another
+  // epoch.
+  int epoch = 0;
 
   const Origin& origin() const { return origins.front(); }
 };
@@ -114,7 +118,7 @@ struct Update {
 struct Program {
   std::string name;
   std::vector<Value> values;
-  std::vector<Node> nodes;  // in execution order: inputs come before their readers
+  std::vector<Node> nodes;  // In execution order: inputs come before their readers.
   std::vector<ValueId> leaves;
   std::vector<Output> outputs;
   std::vector<Update> updates;
@@ -122,29 +126,30 @@ struct Program {
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   const Type& type(ValueId id) const { return value(id).type; }
-  // The leaf or output called `name`, or kNoValue.
+  // The leaf or output called `name`; kNoValue: there is none.
   ValueId find_leaf(std::string_view name) const;
   ValueId find_output(std::string_view name) const;
 };
 
-// Same leaves, nodes, attributes, origins, updates and outputs, in the same order; the ids of
-// values may differ. In time linear in the programs.
+// True if both have the same leaves, nodes, attributes, origins, updates and outputs in the same
+// order; the ids of values may differ. Linear in the size of the programs.
 bool operator==(const Program& a, const Program& b);
 
 std::string_view name_of(LeafKind kind);
 std::string_view name_of(Role role);
 std::string_view name_of(Phase phase);
 
-// True when `value` is all elements of its base in row-major order (it may be a reshape).
+// True if `value` has all elements of its base in row-major order, possibly in another shape.
 bool covers_base(const Program& program, ValueId value);
 // True when `value` is a view: its producer makes views, and it shares its base's bytes.
 bool is_view(const Program& program, ValueId value);
 
-// The leaves that the value consists of or is a view of: several where it spans parts of a block;
-// none for what a node computes.
+// The leaves that the value is made of, if it is a leaf or a view of some: several if it spans
+// parts of a block; none if a node computes it.
 std::vector<ValueId> leaves_of(const Program& program, ValueId value);
 
-// Elements from the first to the last of a tensor with these strides, both included.
+// The number of elements from the first to the last one of a tensor with these strides, both
+// included.
 std::int64_t extent_of(const Shape& shape, const Strides& strides);
 
 // The model path that owns a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
@@ -154,11 +159,11 @@ std::string component_path(std::string_view parameter);
 inline constexpr std::string_view kShadowPrefix = "shadow.";
 std::string shadow_name(std::string_view parameter);
 
-// States that say whether the codes of weights that other states hold are those of the weights as
-// they are: 0 where they are not (passes/form_passes.h, keep_codes).
+// The prefix of states that say whether the stored codes of weights are valid: 0 if they are not
+// those of the current weights (passes/form_passes.h, keep_codes).
 inline constexpr std::string_view kFoundPrefix = "codes.found.";
 
-// Total parameters (elements of the parameter leaves).
+// The number of elements in all parameters.
 std::int64_t parameter_count(const Program& program);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Rewriting: making a new program from an old one, node by node.
+// Helps passes to make a new program from an old one, node by node.
 #pragma once
 
 #include <vector>
@@ -17,27 +17,27 @@ namespace tracestep {
 //   return r.finish();
 class Rewriter {
  public:
-  // Leaves are copied at once. `pass` marks the nodes that the pass makes itself.
+  // Copies all leaves. `pass`: its name marks the nodes that the pass makes itself.
   Rewriter(const Program& from, std::string_view pass);
 
   Builder& builder() { return builder_; }
-  // The new value that stands for `old`.
+  // The new value that replaces `old`.
   Val map(ValueId old) const;
-  // True if a new value stands for `old` already.
+  // True if `old` has a new value already.
   bool has(ValueId old) const { return static_cast<bool>(map_[static_cast<std::size_t>(old)]); }
   std::vector<Val> inputs(const Node& node) const;
-  // Copies `node` with its origins; its results stand for the old ones.
+  // Copies `node` with its origins; the copy's results replace the old ones.
   std::vector<Val> copy(const Node& node) { return copy(node, inputs(node)); }
-  // Copies `node`, but the copy reads these inputs.
+  // As above, but the copy reads these inputs.
   std::vector<Val> copy(const Node& node, const std::vector<Val>& inputs);
-  // `values` stand for the results of `node`; "no value" for a result without readers.
+  // Sets the values that replace the results of `node`; "no value" for a result without readers.
   void replace(const Node& node, const std::vector<Val>& values);
-  // `value` stands for one old value.
+  // Sets the value that replaces one old value.
   void replace(ValueId old, Val value);
-  // While alive, nodes made through builder() take the origins of `node`.
+  // While the guard exists, nodes that builder() makes get the origins of `node`.
   [[nodiscard]] Builder::Guard from(const Node& node, const Phase* phase = nullptr);
 
-  // Copies updates and outputs and hands the program out.
+  // Copies updates and outputs, and returns the new program.
   Program finish();
 
  private:

@@ -6,8 +6,9 @@
 namespace tracestep {
 
 enum class VerifyStage : std::uint8_t {
-  kBuilt,         // views may still need a copy, kernels may not accept a layout yet
-  kMaterialized,  // every view is one, every kernel input has a layout the op accepts
+  kBuilt,  // After building: views may still need a copy, and kernels may not accept a layout.
+  // After `materialize`: every view is one, and the op accepts the layout of every kernel input.
+  kMaterialized,
 };
 
 // Throws std::logic_error naming the node that breaks a rule: values are defined before use,

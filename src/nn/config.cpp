@@ -107,7 +107,7 @@ ModelConfig normalised(ModelConfig c) {
     c.window = 0;
     c.window_layers = ModelConfig().window_layers;
   }
-  // Where the others are scaled, the same base is another rotation.
+  // If the other layers have scaling, the same base is a different rotation.
   const bool is_scaled = c.rope_scaling.kind != RopeScalingKind::kNone;
   const bool is_same = c.rope_theta_windowed == c.rope_theta && !is_scaled;
   if (!has_windows || is_same) c.rope_theta_windowed = 0.0;

@@ -1,5 +1,5 @@
-// The fields of one object of a published config.json, read by type; what nobody asks for is
-// listed. Which fields a family has: nn/family_readers.h.
+// Reads the fields of one object of a published config.json by type, and lists those that nobody
+// asks for. nn/family_readers.h knows which fields a family has.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace tracestep {
 
-// Every reader returns `usual` where the field is missing or null; Error{kInput} naming `where` and
-// the field for a value of another type.
+// Every reading function returns `usual` if the field is missing or null, and throws Error{kInput}
+// naming `where` and the field for a value of another type.
 class Fields {
  public:
   static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 
-  // `unknown`: the list; `json` and it must outlive this.
+  // `unknown`: the list to fill. It and `json` must outlive this object.
   Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
       : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
-  // The member, or nullptr where it is missing or null.
+  // The member; nullptr if it is missing or null.
   const Json* find(std::string_view key);
 
   std::int64_t integer(std::string_view key, std::int64_t usual, std::int64_t most = kMostSize);
   double real(std::string_view key, double usual);
   bool flag(std::string_view key, bool usual);
   std::string text(std::string_view key, std::string usual);
-  // Refuses any other value of the field: no program computes it.
+  // Throws unless the field has this value, because no program computes another one.
   void expect(std::string_view key, bool value);
 
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;
 
-  // Lists the members that nobody has asked for, unless they are harmless.
+  // Adds the members that nobody has asked for to the list, unless they are harmless.
   void finish();
 
   const std::string& where() const { return where_; }

@@ -114,7 +114,7 @@ bool is_rotated(std::string_view module) {
          module == "attn.k_norm";
 }
 
-// Their tensor's rows: where ours begin, and how many there are.
+// The rows of a family's tensor that are ours: where they begin, and how many there are.
 struct Rows {
   std::int64_t first = 0, all = 0, parts = 0;
 };

@@ -12,31 +12,33 @@
 
 namespace tracestep::readers {
 
-inline constexpr std::int64_t kMostLayers = 4096;  // as by flags (spec/fields)
+// The same limit as that of the flags (spec/fields).
+inline constexpr std::int64_t kMostLayers = 4096;
 
 // --- shared ---
 
 Activation activation_of(Fields& f, std::string_view key, const std::string& usual);
 
-// A family makes assumptions of its positions, and has names of scalings.
+// What a family assumes about positions, and how it names scalings.
 struct Lengths {
-  std::int64_t most = 2048;    // max_position_embeddings
-  std::int64_t original = 0;   // original_max_position_embeddings beside it; 0: there is none
-  bool has_old_names = false;  // longrope was called su and yarn
-  bool has_sections = false;   // of pairs, for pictures beside text (mrope)
+  std::int64_t most = 2048;    // The default of max_position_embeddings.
+  std::int64_t original = 0;   // The original_max_position_embeddings beside it; 0: there is none.
+  bool has_old_names = false;  // True: longrope has older names too, "su" and "yarn".
+  // True: pairs are divided into sections, for pictures in a text (mrope).
+  bool has_sections = false;
 };
 
-// Reads rope_theta and rope_scaling, or rope_parameters, which may be apart for layers with a
-// window. `lengths`: the usual ones.
+// Reads rope_theta and rope_scaling, or rope_parameters, which may be separate for layers with a
+// window. `lengths`: the family's defaults.
 void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {});
 
-// Reads "layer_types", or takes the usual pattern of the family. A null says that there is no
-// window, a missing field that it is the usual one.
+// Reads "layer_types", or uses the family's usual pattern. A null window means that there is none,
+// and a missing field means the usual window.
 void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers);
 
 // Reads the sizes that the families after Llama store under the same names.
 void read_sizes(Fields& f, ModelConfig& c);
-// Reads what most families store as Llama does. `kv_heads`: the usual ones; 0: as many as heads.
+// Reads what most families store as Llama does. `kv_heads`: the default; 0: as many as heads.
 void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths = {});
 void read_attention_bias(Fields& f, ModelConfig& c, bool usual);
 

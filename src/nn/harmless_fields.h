@@ -1,6 +1,5 @@
-// Fields of a config.json that no reader of a family asks for and that change nothing all the same:
-// how a model generates, runs, starts or is stored, and what another family switches on, switched
-// off.
+// Fields of a config.json that readers ignore because they change nothing: how a model generates,
+// runs, starts or is stored, and features of other families that are switched off.
 #pragma once
 
 #include <string_view>
@@ -9,7 +8,7 @@
 
 namespace tracestep {
 
-// `all`: the fields that stand beside it.
+// True if the field with this value changes nothing. `all`: the fields beside it.
 bool is_harmless_field(std::string_view name, const Json& value, const Json& all);
 
 }  // namespace tracestep

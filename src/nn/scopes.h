@@ -1,5 +1,5 @@
-// The scopes that the parts of a model are built in, from which the paths of its nodes are made
-// ("layers.3.attn.softmax"). Code that looks a part up by its path uses these constants too, so a
+// The scopes in which the parts of a model are built; paths of nodes consist of them
+// ("layers.3.attn.softmax"). Code that looks up a part by its path also uses these constants, so a
 // name is changed in one place.
 #pragma once
 
@@ -17,10 +17,10 @@ namespace tracestep::scope {
 inline constexpr std::string_view kEmbedding = "token_embeddings", kHead = "lm_head",
                                   kAttention = "attn", kFeedForward = "ffn", kFirstNorm = "ln1",
                                   kGate = "w1", kSwiglu = "swiglu", kActivation = "act";
-// The parts of attention (ops/attention.cpp), inside whatever scope it is built in.
+// The parts of attention (ops/attention.cpp), inside the scope in which it is built.
 inline constexpr std::string_view kScores = "scores", kSoftmax = "softmax", kValues = "values";
 
-// "attn.softmax"
+// Joins scopes to a path: "attn.softmax".
 inline std::string path(std::initializer_list<std::string_view> scopes) {
   std::string out;
   for (std::string_view scope : scopes) {
@@ -35,7 +35,7 @@ inline std::string layer(std::int64_t index) {
   return layer_path(index);
 }
 
-// The part of a feed-forward that its activation is built in.
+// The scope of a feed-forward's activation.
 inline std::string_view of_activation(const ModelConfig& model) {
   return model.is_gated && model.activation == Activation::kSilu ? kSwiglu : kActivation;
 }

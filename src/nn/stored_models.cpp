@@ -1,4 +1,4 @@
-// Published models under the names that they are stored by, and names of models that are not read.
+// Names under which published models are stored, and names of models that cannot be read.
 #include <algorithm>
 #include <map>
 #include <string>

@@ -293,7 +293,8 @@ class Model {
     return c_.rotated_width() > 0 && c_.rope_layers.find('r') != std::string::npos;
   }
 
-  // Without a table x stays. x: [B,n,T,D]; a table of packed rows has one for each of B·T tokens.
+  // Rotates x: [B,n,T,D]; without a table it stays. The table of packed rows has an entry for each
+  // of B·T tokens.
   Val rotate(Val x, const RopeTable& table, bool is_packed) {
     const std::int64_t batch = x.dim(0), count = x.dim(1), length = x.dim(2), width = x.dim(3);
     if (!is_packed || !table.cos || batch == 1) return rotate(x, table);

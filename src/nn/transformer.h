@@ -28,36 +28,38 @@ struct BatchShape {
 // Input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
-// Losses that backward can start from.
+// The loss from which backward starts.
 enum class LossKind : std::uint8_t {
-  kCrossEntropy,  // the mean over all tokens, against "targets"
-  kLogitSum,      // the sum of all logits: what a benchmark without targets takes
+  kCrossEntropy,  // The mean over all tokens of the loss on "targets".
+  kLogitSum,      // The sum of all logits, for benchmarks without targets.
 };
 inline constexpr LossKind kAllLossKinds[] = {LossKind::kCrossEntropy, LossKind::kLogitSum};
 std::string_view name_of(LossKind kind);  // "cross-entropy", "sum-of-logits"
 
-// The input that losses are divided by where some do not count: those of the target -100.
+// The input by which losses are divided if some targets do not count, namely those that are -100.
 inline constexpr std::string_view kLossCount = "loss_count";
-// Inputs of packed rows, i64 [B,T]: where in its row the document of a place begins and ends.
+// Inputs of packed rows, i64 [B,T]: where in its row the document at each position begins and ends.
 inline constexpr std::string_view kDocumentStarts = "starts", kDocumentEnds = "ends";
 
 struct LossOptions {
   LossKind kind = LossKind::kCrossEntropy;
-  bool masks_targets = false;  // not all targets count, and the loss is over kLossCount
-  bool packed = false;         // rows of documents, which do not see each other; masks targets
-  bool with_logits = false;    // also the output "logits"
-  // A factor on the loss before differentiation, for gradient accumulation; it also scales the
-  // output "loss".
+  // True: some targets do not count, and the loss is divided by kLossCount.
+  bool masks_targets = false;
+  // True: rows hold documents, which do not see each other; implies masks_targets.
+  bool packed = false;
+  bool with_logits = false;  // True: the program also has the output "logits".
+  // A factor on the loss before differentiation, for accumulating gradients; the output "loss" has
+  // it too.
   double scale = 1.0;
   DType weights = DType::kF32;
 };
 // Inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
-// Tokens that a run of decode_program() has at most where caches slide.
+// The most tokens in a run of decode_program() if caches slide.
 inline constexpr std::int64_t kDecodedAtOnce = 128;
-// How many tokens the caches of layers with a window hold, of a text of `context`. A text of more
-// slides in them: when all are there, slide_program() moves the last `kept` to the beginning. These
-// are whole runs of kDecodedAtOnce, so runs that begin at multiples of it never meet the end.
+// The caches of layers with a window, for a text of `context` tokens: how many tokens they hold.
+// When they are full, slide_program() moves the last `kept` tokens to the beginning. Both are
+// multiples of kDecodedAtOnce, so runs that begin at multiples of it never cross the end.
 struct WindowedCache {
   std::int64_t length, kept;
   bool slides() const { return kept < length; }

@@ -1,4 +1,4 @@
-// AdamW whose moments are codes of 8 bits, and these codes alone.
+// AdamW with 8-bit moments, and the ops that convert these codes.
 #include "ops/adamw_calls.h"
 #include "ops/functions.h"
 #include "ops/moment_codes.h"

@@ -11,16 +11,17 @@ namespace tracestep {
 struct AdamwGroups {
   // True if the call has the operand grad_scale, apply or count, respectively.
   bool scaled = false, guarded = false, counted = false;
-  bool coded = false;     // m and v are codes (ops/moment_codes.h), with scales behind them
-  bool shadowed = false;  // each group ends with the narrow copy of p
+  // True: m and v are codes (ops/moment_codes.h), and their scales follow them.
+  bool coded = false;
+  bool shadowed = false;  // True: each group ends with the narrow copy of p.
   std::size_t count = 0;  // tensors
 
   std::size_t scale() const { return 2; }
   std::size_t apply() const { return 2 + (scaled ? 1u : 0u); }
   std::size_t step_count() const { return apply() + (guarded ? 1u : 0u); }
-  // p, grad, m, v[, m_scale, v_scale][, shadow]
+  // The operands of a group: p, grad, m, v[, m_scale, v_scale][, shadow].
   std::size_t inputs_each() const { return 4 + (coded ? 2u : 0u) + (shadowed ? 1u : 0u); }
-  // p, m, v[, m_scale, v_scale][, shadow]
+  // The results of a group: p, m, v[, m_scale, v_scale][, shadow].
   std::size_t outputs_each() const { return inputs_each() - 1; }
   std::size_t first_input(std::size_t tensor) const {
     return step_count() + (counted ? 1u : 0u) + tensor * inputs_each();
@@ -29,20 +30,21 @@ struct AdamwGroups {
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };
 
-// `count` is rounded down when the last group is incomplete.
+// Reads the order of a call's operands. `count` is rounded down if the last group is incomplete.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // As adamw_groups(), for adamw_8bit, which always has a count.
 AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs);
 
-// adamw_codes: behind the factors `found`, then blocks; the first result is `found` too.
+// The order of the operands of adamw_codes: after the factors comes `found`, then the blocks; the
+// first result is `found` too.
 struct AdamwBlocks {
   AdamwGroups factors;
-  std::size_t parts = 1;  // tensors of a block, one below the other
+  std::size_t parts = 1;  // The number of tensors in a block, one below the other.
   std::size_t count = 0;  // blocks
 
   std::size_t found() const { return factors.first_input(0); }
-  // (p, grad, m, v) of each part, codes, transposed, largest
+  // The operands of a block: (p, grad, m, v) of each part, codes, transposed, largest.
   std::size_t inputs_each() const { return 4 * parts + 3; }
   std::size_t part(std::size_t block, std::size_t i) const {
     return found() + 1 + block * inputs_each() + 4 * i;
@@ -51,7 +53,7 @@ struct AdamwBlocks {
   std::size_t transposed(std::size_t block) const { return codes(block) + 1; }
   std::size_t largest(std::size_t block) const { return codes(block) + 2; }
   std::size_t inputs() const { return found() + 1 + count * inputs_each(); }
-  // (p, m, v) of each part, codes, transposed
+  // The results of a block: (p, m, v) of each part, codes, transposed.
   std::size_t outputs_each() const { return 3 * parts + 2; }
   std::size_t new_part(std::size_t block, std::size_t i) const {
     return 1 + block * outputs_each() + 3 * i;

@@ -1,5 +1,5 @@
-// Tensors that several values make up without a copy: a block of leaves that lie side by side, and
-// an assembly, whose parts are written into it by the nodes that compute them.
+// Tensors that consist of several values without a copy: a block of leaves that lie side by side,
+// and an assembly, whose parts are written into it by the nodes that compute them.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

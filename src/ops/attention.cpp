@@ -64,8 +64,8 @@ std::vector<Val> naive_of_documents(Expansion e) {
   return by_products(e, true, {}, e.inputs[3]);
 }
 
-// In tiles; `operands`: q, k, v, and what bounds documents. With heads the result is [..., T, H,
-// D], rows for the next projection.
+// Attention by the op flash_attention; `operands`: q, k, v, and the bounds of documents. With heads
+// the result is [..., T, H, D], the rows of the next projection.
 std::vector<Val> in_tiles(Expansion e, const std::vector<Val>& operands, bool causal) {
   const int rank = e.inputs[0].shape().rank();
   const auto guard = e.builder.scope("flash");

@@ -7,21 +7,23 @@
 
 namespace tracestep {
 
-// The widest head that every device's tiles hold.
+// The widest head that the tiles of every device can hold.
 inline constexpr std::int64_t kMostFlashWidth = 256;
 
-// Documents in a row where nothing says how many: of measured steps, and in counts of FLOPs.
+// The number of documents assumed in a row if it is not known: in measured steps, and for counting
+// FLOPs.
 inline constexpr std::int64_t kUsualDocuments = 16;
 
 struct AttentionSizes {
-  std::int64_t heads = 0, key_heads = 0;          // of q, and of k and v, of all sequences
+  // The heads of q, and those of k and v, over all sequences.
+  std::int64_t heads = 0, key_heads = 0;
   std::int64_t queries = 0, keys = 0, width = 0;  // T_q, T_k, D
   DType dtype = DType::kF32;
 
   bool is_empty() const { return heads * queries == 0 || keys == 0; }
 };
 
-// How many heads of q share one of k: 1 where operands have no axis of heads, or none are there.
+// How many heads of q share one head of k; 1 if operands have no axis of heads or it is empty.
 inline std::int64_t attention_group(const Shape& q, const Shape& k) {
   return q.rank() < 3 || k.back(2) == 0 ? 1 : q.back(2) / k.back(2);
 }

@@ -15,7 +15,7 @@ constexpr std::int64_t part_count(std::int64_t count, std::int64_t ranks) {
   return (count + ranks - 1) / ranks;
 }
 
-// The elements of the tensor in the part of one rank; fewer than part_count() where it is padded.
+// The elements of a tensor in one rank's part; fewer than part_count() if the part is padded.
 struct OwnPart {
   std::int64_t first = 0, count = 0;
 };
@@ -25,13 +25,13 @@ constexpr OwnPart own_part_of(std::int64_t count, std::int64_t ranks, std::int64
   return {first, std::min(each, count - first)};
 }
 
-// The group that a collective with these attributes is for.
+// The group of ranks in a collective's attributes.
 RankGroup group_of(const Attrs& attrs);
 // Adds the attributes of the group to `attrs`.
 Attrs in_group(const RankGroup& group, Attrs attrs = {});
 
-// Bytes that rank `rank` of the run gets from the others in a call of a collective, where the sum
-// of a part is made by its owner: no algorithm needs fewer. 0 for other ops.
+// The bytes that rank `rank` of the run receives in a collective if each part's owner sums it; no
+// algorithm needs fewer. 0 for other ops.
 std::int64_t received_bytes(const OpCall& call, std::int64_t rank);
 
 }  // namespace tracestep

@@ -66,7 +66,8 @@ std::vector<Val> loss_decomposed(Expansion e) {
   return {count ? div(all, count) : affine(all, 1.0 / static_cast<double>(rows)), lse};
 }
 
-// As of the whole rows: dloss/N · (exp(logits - lse) - onehot(target)), of the rank's columns.
+// The gradient of the whole rows, dloss/N · (exp(logits - lse) - onehot(target)), in the rank's
+// columns.
 std::vector<Val> loss_gradient(Expansion e) {
   if (e.output_grads[1]) {
     fail_usage("cross_entropy_of_parts", "no gradient flows through the second result");

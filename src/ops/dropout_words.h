@@ -1,6 +1,6 @@
-// Which elements a call of dropout keeps: a function of its stream, the number of the batch and the
-// place of the element, the same on every device, for any number of threads and ranks, and where
-// backward or recomputation asks again. Kernels of all back ends include it.
+// Decides which elements a call of dropout keeps. It depends only on the call's stream, the number
+// of the batch and the element's index, so it is the same on every device, for any number of
+// threads and ranks, and in recomputation. Kernels of all back ends include it.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace tracestep::ops {
 
-// The words of four elements, 4·group and those behind it. `batch`: its number in the run.
+// The random words of the four elements from 4·group on. `batch`: the number of the batch in the
+// run.
 constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::uint64_t group) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };

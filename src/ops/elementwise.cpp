@@ -142,7 +142,7 @@ void register_binaries() {
                      return out;
                    }},
                   rules::same_floating);
-  // Where both operands are equal, the first one gets the whole gradient.
+  // If both operands are equal, the first one gets the whole gradient.
   const auto pick = [](bool larger) {
     return [larger](Expansion e) {
       const Val a = e.inputs[0], b = e.inputs[1], g = e.output_grads[0];

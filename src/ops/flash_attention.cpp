@@ -46,7 +46,7 @@ Type lse_type(const Type& q) {
           Shape(std::span(s.begin(), static_cast<std::size_t>(s.rank() - 1)))};
 }
 
-// Where the bounds of documents are among the operands; 0: there are none. `q`: the place of q.
+// The index of the document bounds among the operands; 0: there are none. `q`: the index of q.
 std::size_t bounds_at(std::size_t operands, int q) {
   const std::size_t without = q == 0 ? 3 : 6;
   return operands > without ? without : 0;

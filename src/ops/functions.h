@@ -49,10 +49,10 @@ Val swiglu(Val gate, Val up, Here here = Here::current());
 // --- movement (views) -------------------------------------------------------------------------
 Val reshape(Val x, Shape shape, Here here = Here::current());
 Val permute(Val x, Dims axes, Here here = Here::current());
-// Elements start <= i < stop along `axis`.
+// The elements start <= i < stop along `axis`.
 Val slice(Val x, int axis, std::int64_t start, std::int64_t stop, Here here = Here::current());
 Val broadcast_to(Val x, Shape shape, Here here = Here::current());
-// x itself; no gradient flows back through it.
+// x itself, through which no gradient flows back.
 Val stop_gradient(Val x, Here here = Here::current());
 
 // --- movement (copies) ------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// The product of one row with a matrix of weights, and what a model has around it.
+// The product of one row with a matrix of weights, joined with the norm, gates, bias, activation or
+// sum around it.
 #include <fmt/ranges.h>
 
 #include "ops/functions.h"

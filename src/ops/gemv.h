@@ -1,4 +1,4 @@
-// Facts about the op gemv, besides its record, on which passes and kernels agree.
+// Facts about the op gemv, besides its record, that passes and kernels share.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace tracestep {
 
-// Elements of a row come in whole words of so many.
+// A row must be a multiple of this many elements, which are read as one word.
 inline constexpr std::int64_t kGemvWord = 8;
-// The most bytes of x, scale and shift together: they lie in a block's shared memory.
+// The most bytes of x, scale and shift together, because they lie in a block's shared memory.
 inline constexpr std::int64_t kMostGemvBytes = 64 << 10;
 
-// Indices of the operands behind x and w; -1: the call has none.
+// The indices of the operands after x and w; -1: the call has none.
 struct GemvOperands {
   int scale = -1, shift = -1, bias = -1, c = -1, count = 2;
 

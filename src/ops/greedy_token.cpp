@@ -1,4 +1,5 @@
-// The most likely token of a vector of logits, where the next run of a program can read it.
+// Finds the most likely token in a vector of logits, and stores it where the program's next run
+// reads it.
 #include "ops/registers.h"
 #include "ops/rules.h"
 

@@ -1,4 +1,4 @@
-// Heads of queries that share a head of keys, as rows of one product.
+// Arranges query heads that share a head of keys as rows of one product.
 #pragma once
 
 #include "ops/attention_sizes.h"
@@ -6,8 +6,8 @@
 
 namespace tracestep::ops {
 
-// [..., H, T, n] as [..., H/group, group·T, n]: the rows of heads that share keys, one behind the
-// other, so that a product reads each key once.
+// Reshapes [..., H, T, n] to [..., H/group, group·T, n]: the rows of heads that share keys follow
+// each other, so that a product reads each key once.
 inline Val rows_grouped(Val x, std::int64_t group) {
   if (group == 1) return x;
   Shape shape = x.shape();
@@ -25,8 +25,8 @@ inline Val rows_separated(Val x, std::int64_t group) {
   return reshape(x, shape);
 }
 
-// Scores [..., T, T] where keys lie in the query's document, which begins at `starts` [..., T] (for
-// each head the same), and -inf elsewhere.
+// Masks scores [..., T, T]: they stay where the key is in the query's document, which begins at
+// `starts` [..., T] (for all heads), and become -inf elsewhere.
 Val in_document(Val scores, Val starts);
 
 }  // namespace tracestep::ops

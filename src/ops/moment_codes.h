@@ -6,8 +6,8 @@
 
 namespace tracestep {
 
-// Elements, neighbours in row-major order, that share a scale; a tensor's last block may be
-// shorter.
+// The number of elements, consecutive in row-major order, that share a scale; the last block of a
+// tensor may be shorter.
 inline constexpr std::int64_t kCodedBlock = 128;
 
 constexpr std::int64_t coded_blocks(std::int64_t elements) {

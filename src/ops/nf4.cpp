@@ -1,5 +1,4 @@
-// Weights of 4 bits, widened: what stands in front of the products of a frozen weight that is kept
-// so.
+// Widens 4-bit weights in front of the products that read them; such weights are frozen.
 #include "ops/nf4_codes.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

@@ -1,7 +1,7 @@
-// Numbers of 4 bits that are as far apart as quantiles of a normal distribution (Dettmers et al.
-// 2023, "QLoRA", appendix E), in blocks with one magnitude each, which are numbers of 8 bits
-// themselves (section 3; their values: Dettmers et al. 2022, "8-bit Optimizers", section 1.3).
-// Hosts and devices compute both from here.
+// The 16 numbers of NF4, which are as far apart as quantiles of a normal distribution (Dettmers et
+// al. 2023, "QLoRA", appendix E). They are stored in blocks with one magnitude each, and the
+// magnitudes are themselves quantized to 8 bits (section 3; their values: Dettmers et al. 2022,
+// "8-bit Optimizers", section 1.3). Host and device code share this file.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,10 @@
 
 namespace tracestep {
 
-inline constexpr std::int64_t kNf4Block = 64;   // elements, neighbours in row-major order
-inline constexpr std::int64_t kNf4Group = 256;  // blocks whose magnitudes have one scale
+// The elements of a block, consecutive in row-major order.
+inline constexpr std::int64_t kNf4Block = 64;
+// The number of blocks whose magnitudes share a scale.
+inline constexpr std::int64_t kNf4Group = 256;
 
 inline constexpr float kNf4Values[16] = {-1.0F,
                                          -0.6961928009986877F,
@@ -30,9 +32,9 @@ inline constexpr float kNf4Values[16] = {-1.0F,
                                          0.7229568362236023F,
                                          1.0F};
 
-// The 256 values of 8 bits, from smallest to largest: 0, 1, and the middles of 2^i equal parts of
-// 0.1 to 1, times 10^(i - 6), for i from 0 to 6, of either sign. Each step is rounded to float32 as
-// where the table was first made, so that all bits are the same.
+// The 256 values of magnitudes, from smallest to largest: 0, 1, and the middles of 2^i equal parts
+// of 0.1 to 1, times 10^(i - 6), for i from 0 to 6, with either sign. Each step is rounded to
+// float32 as in the original code, so that all bits are the same.
 struct DynamicValues {
   float at[256] = {};
 
@@ -52,7 +54,7 @@ struct DynamicValues {
   }
 
  private:
-  // Counted from the nearer end.
+  // Computed from the nearer end, as the original code does.
   static constexpr float bound(int i, int parts) {
     const double step = static_cast<double>((1.0F - 0.1F) / static_cast<float>(parts));
     const bool is_low = i < (parts + 1) / 2;

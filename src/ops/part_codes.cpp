@@ -1,6 +1,6 @@
-// Codes of weights that ranks hold in parts: each rank makes those of its part, with the scale of
-// the whole weight, and what is gathered is 8 bits. The transposed codes that products of 8 bits
-// also read are made where the whole ones are.
+// 8-bit codes of weights that ranks hold in parts: each rank makes the codes of its part, with the
+// scale of the whole weight, and the codes are gathered. The transposed codes, which products also
+// read, are made from the gathered ones.
 #include "ops/float8_codes.h"
 #include "ops/functions.h"
 #include "ops/registers.h"

@@ -1,5 +1,6 @@
 // The frequency by which a pair of elements is rotated from one position to the next, for host and
-// device code. Everything is double: float32 has no digits left for angles of many turns.
+// device code. It is computed in double, because float32 has too few digits for angles of many
+// turns.
 #pragma once
 
 #include <cmath>
@@ -16,22 +17,23 @@ namespace tracestep::ops {
 
 enum class RopeScale { kNone, kLinear, kLlama3, kYarn, kLongRope };
 
-// Pairs of a head of which each may have a factor of its own.
+// The most pairs of a head that can have factors of their own.
 inline constexpr int kMostRopeFactors = 256;
 
 struct RopeFrequency {
-  double theta, width;  // base, and elements that are rotated
+  double theta, width;  // The base, and the number of rotated elements.
   RopeScale scale;
   double factor, low, high, original;
-  double factors[kMostRopeFactors];  // longrope: of each pair
+  double factors[kMostRopeFactors];  // longrope: the factor of each pair.
 
-  // The place among pairs at which one turns `turns` times within the original positions.
+  // The index of the pair (not a whole number) that turns `turns` times within the original
+  // positions.
   TRACESTEP_ANYWHERE double pair_of(double turns) const {
     constexpr double kTurn = 6.283185307179586;
     return width * ::log(original / (turns * kTurn)) / (2 * ::log(theta));
   }
 
-  // The share of a frequency that is kept; the rest is divided by the factor.
+  // The share of a frequency that stays as it is; the rest is divided by the factor.
   TRACESTEP_ANYWHERE double kept(double pair, double frequency) const {
     if (scale == RopeScale::kNone) return 1;
     if (scale == RopeScale::kLinear) return 0;
@@ -56,8 +58,8 @@ struct RopeFrequency {
   }
 };
 
-// The frequency of a rope_table with these attributes. Error{kUsage} for a scaling that nobody
-// knows, and for factors that are not one for each pair.
+// The frequency for a rope_table with these attributes. Throws Error{kUsage} for an unknown
+// scaling, and unless there is one factor for each pair.
 RopeFrequency rope_frequency(const Attrs& attrs);
 
 }  // namespace tracestep::ops

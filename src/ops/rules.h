@@ -9,19 +9,19 @@ namespace tracestep::rules {
 
 // --- checks; each throws Error{kUsage, "[op]"} -------------------------------------------------
 void require_wider_than_float8(const OpCall& call, int input);
-// Requires a floating type that is computed with: float8 is not.
+// Requires a floating type in which values can be computed, which excludes float8.
 void require_floating(const OpCall& call, int input);
 void require_integer(const OpCall& call, int input);
 void require_same_dtype(const OpCall& call, int a, int b);
 void require_shape(const OpCall& call, int input, const Shape& shape);
 void require_min_rank(const OpCall& call, int input, int rank);
-// q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one dtype. k and
-// v may have fewer heads, the axis before the tokens, which divide q's.
+// Requires q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one
+// dtype. The heads of k and v (the axis before the tokens) may be fewer, and must divide q's.
 void require_attention_operands(const OpCall& call, int q);
 // `axis` may be negative; returns it counted from the front.
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 
-// The dtype sums and statistics are kept in: f64 for f64, otherwise f32.
+// The dtype in which sums and statistics are kept: f64 for f64, otherwise f32.
 DType accumulation_dtype(DType dtype);
 
 // --- type rules --------------------------------------------------------------------------------
@@ -37,9 +37,9 @@ std::vector<Type> concatenated(const OpCall& call, int axis);
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- shapes of norms over the last axis ---------------------------------------------------------
-Shape rows_of(const Shape& shape);      // without the last axis
-Shape column_of(Shape shape);           // the last axis has one element
-Dims all_but_last(const Shape& shape);  // the other axes
+Shape rows_of(const Shape& shape);      // The shape without the last axis.
+Shape column_of(Shape shape);           // The shape with one element along the last axis.
+Dims all_but_last(const Shape& shape);  // All axes but the last.
 
 // --- layouts -----------------------------------------------------------------------------------
 bool any_strides(int input, const Type& type, const Strides& strides);

@@ -8,13 +8,14 @@
 
 namespace tracestep::ops {
 
-// The attribute of ops whose calls may run beside the other nodes (analysis/lanes.h).
+// The attribute `lane`, for ops whose calls may run at the same time as other nodes
+// (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
           "0: between the other nodes; 1: beside them"};
 }
 
-// Throws Error{kUsage} where the call names a lane that there is not.
+// Throws Error{kUsage} if a call names a lane that does not exist.
 inline void require_lane(const OpCall& call) {
   const AttrValue* lane = call.attrs.find("lane");
   const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
@@ -22,14 +23,14 @@ inline void require_lane(const OpCall& call) {
   fail_usage(call.op, "there is no lane {}; 0 and 1 are possible", number);
 }
 
-// The attribute of losses whose rows of logits may end in padding, columns that do not count. How
-// many columns of logits [N,width] count, for a cross_entropy op with these attributes.
+// How many columns of logits [N,width] count, for a cross_entropy op with these attributes. The
+// attribute `columns` names it if rows of logits end in padding.
 inline std::int64_t loss_columns(const Attrs& attrs, std::int64_t width) {
   const std::int64_t columns = attrs.integer("columns");
   return columns == 0 ? width : columns;
 }
 
-// The attribute of sums whose result is not rounded to the dtype of the operand.
+// The attribute of sums whose result is float32 and not rounded to the operand's dtype.
 inline constexpr const char* kWideSum = "wide";
 
 }  // namespace tracestep::ops

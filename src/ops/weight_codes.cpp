@@ -1,5 +1,5 @@
-// Codes of weights that the update writes, for the products of the next step, and the check with
-// which that step begins.
+// 8-bit codes of weights that an update writes for the products of the next step, and the check at
+// the beginning of that step.
 #include "ops/adamw_calls.h"
 #include "ops/float8_codes.h"
 #include "ops/functions.h"

@@ -12,6 +12,7 @@
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -330,6 +331,21 @@ Program adapt(const Program& program, const Adapters& lora, const FrozenParts& p
 
 Program narrow_frozen(const Program& program, DType low, const std::set<std::string>& kept) {
   return NarrowFrozen(program, low, kept).run();
+}
+
+// Nothing is dropped where nothing is trained.
+Program adapt(const Program& p, const PassOptions& o) {
+  Adapters lora = o.run.lora;
+  if (o.run.mode == Mode::kInference) lora.dropout = 0.0;
+  return adapt(p, lora, o.run.frozen);
+}
+
+bool narrows_frozen(const PassOptions& o) {
+  return o.adapts() && o.casts();
+}
+
+Program narrow_frozen(const Program& p, const PassOptions& o) {
+  return narrow_frozen(p, *o.run.precision.autocast, o.own_constants());
 }
 
 }  // namespace tracestep

@@ -81,7 +81,7 @@ class AssembleSlices {
   std::optional<Covering> covering(NodeId sum) const {
     Covering out;
     add_terms(sum, out);
-    // With more than one other term the sum would be taken in another order, and have other bits.
+    // With more than one other term, the sum would be taken in another order and have other bits.
     if (out.pads.size() < 2 || out.rest.size() > 1) return std::nullopt;
     const auto start = [&](NodeId pad) { return node(pad).attrs.integer("start"); };
     std::ranges::sort(out.pads, {}, start);

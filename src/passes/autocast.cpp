@@ -1,4 +1,5 @@
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -121,6 +122,10 @@ class Autocast {
 Program autocast(const Program& program, DType low) {
   TRACESTEP_CHECK(is_low_precision(low), "autocast to {}", name_of(low));
   return Autocast(program, low).run();
+}
+
+Program autocast(const Program& p, const PassOptions& o) {
+  return autocast(p, *o.run.precision.autocast);
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/autograd.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -185,6 +186,17 @@ std::string gradient_name(std::string_view parameter) {
 
 Program autograd(const Program& program, const AutogradOptions& options) {
   return Autograd(program, options).run();
+}
+
+// True also where the gradients are for an optimizer that runs later; those that nobody updates
+// with are of the unscaled loss, unless they are asked for.
+bool PassOptions::scales_gradients() const {
+  const bool are_for_updates = updates() || run.gradients != GradientKind::kTransient;
+  return run.optimizer.loss_scaling.enabled || (scales_loss(run.precision) && are_for_updates);
+}
+
+Program autograd(const Program& p, const PassOptions& o) {
+  return autograd(p, {.kind = o.run.gradients, .scaled = o.scales_gradients()});
 }
 
 }  // namespace tracestep

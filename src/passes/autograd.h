@@ -11,9 +11,11 @@ namespace tracestep {
 struct AutogradOptions {
   std::string loss = "loss";  // a rank-0 floating output
   GradientKind kind = GradientKind::kTransient;
-  // Starts from the state "loss_scale" instead of 1, which multiplies all gradients by it.
+  // True: backward starts from the state "loss_scale" instead of 1, which scales all gradients by
+  // it.
   bool scaled = false;
-  // Also differentiates with respect to floating inputs (tests, the attention benchmark).
+  // True: also differentiates with respect to floating inputs (for tests and the attention
+  // benchmark).
   bool inputs = false;
 };
 
@@ -22,7 +24,7 @@ struct AutogradOptions {
 // Throws Error{kUsage} when there is no such loss or an op it depends on has no gradient rule.
 Program autograd(const Program& program, const AutogradOptions& options = {});
 
-// "grad." + name of the parameter.
+// The prefix of the output that holds the gradient of a parameter: "grad." + the parameter's name.
 inline constexpr std::string_view kGradientPrefix = "grad.";
 std::string gradient_name(std::string_view parameter);
 

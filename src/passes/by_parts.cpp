@@ -1,4 +1,4 @@
-// Products by parts: first each is marked, then pairs become one node.
+// Marks products that are computed by parts, then joins pairs of them into one node.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -6,6 +6,7 @@
 #include "analysis/readers.h"
 #include "ir/rewrite.h"
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -68,7 +69,7 @@ class Pairing {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // The first two products of the kind that read `g`.
+  // The first two products of this kind that read `g`.
   Pair pair_of(ValueId g, const std::vector<NodeId>& readers) const {
     Pair out;
     for (const NodeId id : readers) {
@@ -126,6 +127,10 @@ class Pairing {
 Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
   const Program out = marked(program);
   return has_kernel(find_op("linear_grad")) ? Pairing(out).run() : out;
+}
+
+bool computes_by_parts(const PassOptions& o) {
+  return o.run.precision.split && o.context.traits.has_product_formats();
 }
 
 }  // namespace tracestep

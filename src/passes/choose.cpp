@@ -1,4 +1,5 @@
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 #include "ir/rewrite.h"
 
@@ -21,6 +22,21 @@ Program choose(const Program& program, const std::map<std::string, std::string>&
     r.replace(node, form->expand({r.builder(), node.attrs, inputs, {}, {}, {}}));
   }
   return r.finish();
+}
+
+bool chooses_forms(const PassOptions& o) {
+  return o.run.attention != AttentionForm::kNaive || o.run.mode == Mode::kInference;
+}
+
+// Nothing is dropped where nothing is trained.
+Program choose(const Program& p, const PassOptions& o) {
+  std::map<std::string, std::string> forms;
+  if (o.run.attention != AttentionForm::kNaive) {
+    const std::string form(name_of(o.run.attention));
+    forms = {{"attention", form}, {"attention_with_cache", form}, {"attention_of_documents", form}};
+  }
+  if (o.run.mode == Mode::kInference) forms["dropout"] = "none";
+  return choose(p, forms);
 }
 
 }  // namespace tracestep

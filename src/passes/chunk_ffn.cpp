@@ -14,6 +14,7 @@
 #include "ops/functions.h"
 #include "ops/shared_attrs.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 #include "passes/row_chunks.h"
 
 namespace tracestep {
@@ -372,6 +373,14 @@ Program chunk_ffn(const Program& program, std::int64_t chunks,
                   const std::function<bool(const OpDef&)>& has_kernel) {
   if (chunks == 1) return program;
   return ChunkFfn(program, chunks, has_kernel(find_op(kProductAndSum))).run();
+}
+
+bool chunks_ffn(const PassOptions& o) {
+  return o.run.ffn_chunks != 1;
+}
+
+Program chunk_ffn(const Program& p, const PassOptions& o) {
+  return chunk_ffn(p, o.run.ffn_chunks, [&](const OpDef& op) { return o.has_kernel(op); });
 }
 
 }  // namespace tracestep

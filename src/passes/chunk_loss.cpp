@@ -12,6 +12,7 @@
 #include "ops/functions.h"
 #include "ops/rules.h"
 #include "passes/loss_pairs.h"
+#include "passes/pass_rules.h"
 #include "passes/row_chunks.h"
 
 namespace tracestep {
@@ -366,6 +367,17 @@ Program chunk_loss(const Program& program, std::int64_t chunks,
                    const std::function<bool(const OpDef&)>& has_kernel) {
   if (chunks == 1) return program;
   return ChunkLoss(program, chunks, has_kernel(find_op(kProductAndSum))).run();
+}
+
+bool chunks_loss(const PassOptions& o) {
+  return o.run.loss_chunks != 1;
+}
+
+Program chunk_loss(const Program& p, const PassOptions& o) {
+  Program out = chunk_loss(p, o.run.loss_chunks, [&](const OpDef& op) { return o.has_kernel(op); });
+  if (o.context.note && out == p)
+    o.context.note("cut nothing: one chunk is enough, or the loss is not an op of its own");
+  return out;
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/form_passes.h"
+#include "passes/pass_rules.h"
 
 #include <fmt/format.h>
 
@@ -51,6 +52,37 @@ Program decompose(const Program& program, const std::function<bool(const OpDef&)
     if (changed) out = std::move(next);
   }
   return out;
+}
+
+namespace {
+
+// Composites that the granularity does not keep, except those that the user chose explicitly.
+bool is_taken_apart(const PassOptions& o, const OpDef& op) {
+  return !o.run.ops.keeps(op.composite) && !op.stays_whole;
+}
+
+// A product with its bias, a primitive op of frameworks. It is one op for the sake of its dtype:
+// without autocast a product and a sum have the same values.
+bool is_biased_product(const OpDef& op) {
+  return op.product && op.decompose;
+}
+
+}  // namespace
+
+// Expands what the granularity does not keep, and ops without a gradient rule; in a program without
+// backward such an op is kept if it has a kernel.
+Program decompose(const Program& p, const PassOptions& o) {
+  return decompose(p, [&](const OpDef& op) {
+    if (is_biased_product(op)) return !o.casts();
+    const bool kept = op.gradient || (!o.differentiates() && o.has_kernel(op));
+    return is_taken_apart(o, op) || !kept;
+  });
+}
+
+Program lower(const Program& p, const PassOptions& o) {
+  return decompose(p, [&](const OpDef& op) {
+    return (is_taken_apart(o, op) && !is_biased_product(op)) || !o.has_kernel(op);
+  });
 }
 
 }  // namespace tracestep

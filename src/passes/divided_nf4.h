@@ -1,4 +1,4 @@
-// Weights of 4 bits that ranks divide (`split`).
+// 4-bit weights that the ranks of a replica divide (the pass `split`).
 #pragma once
 
 #include <set>
@@ -8,9 +8,9 @@
 
 namespace tracestep {
 
-// keep_nf4() (form_passes.h) where each of `ranks` has a part of the weights: whole blocks of the
-// whole matrix's, and a scale for as many of its blocks as have one there. Error{kUsage} where
-// blocks would be cut.
+// As keep_nf4() (form_passes.h), if each of `ranks` has a part of the weights. A part consists of
+// whole blocks of the whole matrix, and has a scale for each group of those blocks that share one.
+// Throws Error{kUsage} if a block would be cut.
 Program keep_nf4_of_ranks(const Program& program, const std::set<std::string>& kept, int ranks);
 
 }  // namespace tracestep

@@ -12,6 +12,7 @@
 #include "ops/functions.h"
 #include "passes/form_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -187,6 +188,14 @@ Program epilogue(const Program& program, const std::function<bool(const OpDef&)>
   Program first = Epilogue(program, adds_to_rows, HeadGradient::kFirst).run();
   if (head == HeadGradient::kFirst || lie_in_copies(first)) return first;
   return Epilogue(program, adds_to_rows, head).run();
+}
+
+Program epilogue(const Program& p, const PassOptions& o) {
+  const bool computes_again = std::ranges::any_of(
+      p.nodes, [](const Node& node) { return node.origin().phase == Phase::kRecompute; });
+  return epilogue(
+      p, [&](const OpDef& op) { return o.has_kernel(op); },
+      computes_again ? HeadGradient::kFirst : HeadGradient::kLast);
 }
 
 }  // namespace tracestep

@@ -14,16 +14,17 @@
 
 namespace tracestep {
 
-// Settles what is trained. With adapters every parameter becomes a constant, and beside each
-// product of a targeted weight two of low rank are added to its result; else the frozen parts
-// become constants. A dropout of adapters reads the input kAdapterBatch, i64 [1], the number of the
-// batch. A weight keeps its place in a block if all of the block are trained, or none. Throws
-// Error{kUsage} for targets or parts that match nothing, and where nothing is left to train.
+// Applies the choice of what is trained. With adapters, every parameter becomes a constant, and the
+// results of two low-rank products are added to each product of a targeted weight; otherwise the
+// frozen parts become constants. Dropout of adapters reads the input kAdapterBatch, i64 [1], the
+// number of the batch. A weight keeps its place in a block if either all or none of the block are
+// trained. Throws Error{kUsage} for targets or parts that match nothing, and if nothing is left to
+// train.
 inline constexpr std::string_view kAdapterBatch = "dropout.batch";
 Program adapt(const Program& program, const Adapters& lora, const FrozenParts& parts);
 
-// Behind `autocast`: constants of float32 that are read as `low` alone, or by rows, are of that
-// dtype, and have no cast. `kept`: constants that keep their dtype.
+// Runs after `autocast`: a float32 constant that is only read as `low`, or row by row, gets that
+// dtype and needs no cast. `kept`: constants that keep their dtype.
 Program narrow_frozen(const Program& program, DType low, const std::set<std::string>& kept);
 
 // Replaces ops by the form that the user chose (`--attention flash`). `forms`: from an op's name to
@@ -35,8 +36,8 @@ Program choose(const Program& program, const std::map<std::string, std::string>&
 // Autograd then differentiates the parts.
 Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand);
 
-// The ops that a call of the composite `op` on such operands is made of, in order; its attributes
-// have their defaults.
+// The ops into which a call of the composite `op` on such operands decomposes, in order; its
+// attributes have their defaults.
 std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands);
 
 // Mixed precision: which ops run in a low dtype, by the precision class of their records.
@@ -57,77 +58,80 @@ std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& ope
 // `low`: bf16 or f16.
 Program autocast(const Program& program, DType low);
 
-// Products of float32 as products of float16 parts, which tensor cores multiply. Sets `by_parts` of
-// every float32 product that has at least 128 rows, columns and terms of each sum: smaller ones
-// have less work than splitting their operands takes, and sums shorter than that are no better than
-// the float32 units' own. Two products that are the gradients of a linear layer become one
-// linear_grad, where there is a kernel for it: what they read is then split once. Values keep their
-// types; results agree with those of float32 products to their rounding
+// Computes float32 products as products of float16 parts, which tensor cores multiply. Sets
+// `by_parts` on every float32 product with at least 128 rows, columns and terms of each sum:
+// smaller ones have less work than splitting their operands takes, and shorter sums are no more
+// exact than those of the float32 units. Two products that are the gradients of one linear layer
+// become one linear_grad, if there is a kernel for it, so that their operands are split once.
+// Values keep their types, and results agree with float32 products up to their rounding
 // (backends/cuda/split/product.h).
 Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// Products of 8-bit operands. Puts `scaled_matmul` in place of products within the layers that
-// multiply two matrices of bfloat16 in sizes of multiples of 16: all of them, or with `kPaying`
-// those that gain by it on a GPU, by their multiply-adds for each element of operands and result.
-// Each operand is quantized once, before its first reader, with one scale; backward reads the same
-// codes, those of weights too. Weights and activations are f8e4m3, gradients f8e5m2. With
-// `kDelayed`, for steps, scales are those of the largest magnitudes of the step before, which the
-// state kLargestMagnitudes holds, one for each operand in the order of the program. A whole step
-// replaces them by those that it finds, the largest of all ranks. A micro-batch leaves what it
-// finds in kFoundMagnitudes, the first one alone, the others where it is larger, so that all of a
-// step have the same scales; the program that updates takes it from there (take_found_magnitudes).
-// Ops that `has_kernel` rejects are decomposed. Throws Error{kUsage} where a step has no such
-// product.
+// Computes products with 8-bit operands. Replaces products in the layers that multiply two bfloat16
+// matrices, with sizes that are multiples of 16, by `scaled_matmul`: all of them, or with `kPaying`
+// those that become faster on a GPU, judged by their multiply-adds per element. Each operand is
+// quantized once, with one scale, before its first reader; backward reads the same codes, also
+// those of weights. Weights and activations are f8e4m3, gradients f8e5m2.
+//
+// With `kDelayed`, scales in a step come from the largest magnitudes in the step before, which the
+// state kLargestMagnitudes holds for each operand in program order. A whole step replaces them by
+// those that it finds, the largest over all ranks. A micro-batch stores what it finds in
+// kFoundMagnitudes (the first one its own, the others the larger value), so that all micro-batches
+// of a step use the same scales; the program that updates takes them from there
+// (take_found_magnitudes).
+//
+// Ops that `has_kernel` rejects are decomposed. Throws Error{kUsage} if a step has no such product.
 inline constexpr std::string_view kLargestMagnitudes = "fp8.largest";
 inline constexpr std::string_view kFoundMagnitudes = "fp8.found";
 struct QuantizeOptions {
   Float8Products products = Float8Products::kPaying;
   Float8Scaling scaling = Float8Scaling::kCurrent;
   bool may_have_none = false;
-  GradientKind gradients = GradientKind::kTransient;  // of a micro-batch; kTransient: a whole step
-  int ranks = 1;                                      // of the run
+  // The kind of gradients in a micro-batch; kTransient: a whole step.
+  GradientKind gradients = GradientKind::kTransient;
+  int ranks = 1;  // The number of ranks in the run.
 };
 Program quantize(const Program& program, const QuantizeOptions& options,
                  const std::function<bool(const OpDef&)>& has_kernel);
-// Runs behind `quantize`, where ranks hold weights in parts: weights that are gathered for products
-// in 8 bits alone are gathered in 8 bits. Each rank quantizes its part with the scale of the whole
-// weight, for which the largest magnitudes of all parts are gathered first: once in a step, in
-// front of all, so that codes are those of one rank, to the bit. The transposed codes for backward
-// are made behind a gather in backward (`regather`).
+// Runs after `quantize` if ranks hold parts of weights: a weight that is gathered only for 8-bit
+// products is gathered in 8 bits. Each rank quantizes its part with the scale of the whole weight.
+// For that, the largest magnitudes of all parts are gathered once at the beginning of a step, so
+// the codes are those of a single rank, bit for bit. The transposed codes for backward are made
+// after the gather in backward (`regather`).
 Program gather_codes(const Program& program);
-// The magnitudes that the micro-batches of all ranks found, as those of the step before the next.
+// Moves the magnitudes that the micro-batches of all ranks found to where the next step reads them.
 // `found`: the type of their state.
 void take_found_magnitudes(Builder& builder, const Type& found, int ranks);
 
-// Behind `quantize`: what swiglu computes, and its gradients where they lie side by side, quantized
-// where they are computed, if nothing else reads them. On a GPU that takes a faster sigmoid; where
-// the parts run, values stay bit-identical.
+// Runs after `quantize`: the result of swiglu, and its gradients if they lie side by side, are
+// quantized in the kernel that computes them, if nothing else reads them. On a GPU this uses a
+// faster sigmoid; where the separate ops run, values stay bit-identical.
 Program quantize_sources(const Program& program);
 
-// Behind `quantize` with delayed scales: codes of weights are states, which their update writes
-// while it has the weights, so that the next step need not read them. Where nothing but one
-// quantization reads the narrow copies of a weight, or of the parts of a block, codes and
-// transposed codes ("codes.NAME", "codes.NAME.transposed") take the place of these copies:
-// `adamw_codes` writes them with the scale of the largest magnitude before the update, and
-// `refresh_codes`, in front of the first product, looks whether that fits, and makes them anew
-// where it does not or where the store has set weights since (states that begin with kFoundPrefix
-// are then 0). Values stay bit-identical. One call of each op for all weights of as many parts.
+// Runs after `quantize` with delayed scales: codes of weights become states, which the weights'
+// update writes, so that the next step need not read the weights. If only one quantization reads
+// the narrow copies of a weight, or of the parts of a block, codes and transposed codes
+// ("codes.NAME", "codes.NAME.transposed") replace these copies. `adamw_codes` writes them with the
+// scale from before the update. `refresh_codes`, in front of the first product, checks whether that
+// scale fits, and makes the codes anew if it does not, or if the store has set weights since (it
+// then sets the states that begin with kFoundPrefix to 0). Values stay bit-identical. One call of
+// each op serves all weights with the same number of parts.
 inline constexpr std::string_view kCodesPrefix = "codes.";
 Program keep_codes(const Program& program);
 
-// Converts the program to float64, in which the reference back end runs it. Every floating leaf,
-// generator and cast target becomes f64, inside the bodies of fused nodes too; integers and
-// booleans stay. Casts between floating types are kept, as copies.
+// Converts the program to float64, as the reference back end runs it. Every floating leaf,
+// generator and cast target becomes f64, also inside the bodies of fused nodes; integers and
+// booleans stay. Casts between floating types become copies.
 Program as_float64(const Program& program);
 
-// The names of the constants that hold a weight in 4 bits, behind its own.
+// The suffixes of the constants that hold a weight in 4 bits, after the weight's own name.
 inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Magnitudes = ".nf4_magnitudes",
                                   kNf4Scales = ".nf4_scales", kNf4Offset = ".nf4_offset";
 
-// Behind `narrow_frozen`: frozen matrices within the layers that products alone read, as their
-// second operand, become the operands of widen_nf4 (ops/nf4.cpp), which stands in front of their
-// first product. Matrices of other than whole blocks of 64 elements stay, and so do those of
-// `kept`.
+// Runs after `narrow_frozen`: a frozen matrix in the layers that only products read, as their
+// second operand, is stored in 4 bits and widened by widen_nf4 (ops/nf4.cpp) in front of its first
+// product. Matrices that do not consist of whole blocks of 64 elements stay as they are, and so do
+// those in `kept`.
 Program keep_nf4(const Program& program, const std::set<std::string>& kept);
 
 }  // namespace tracestep

@@ -7,6 +7,7 @@
 #include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "passes/fuse_regions.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -190,6 +191,16 @@ const OpDef& op_of_fused_nodes() {
 Program fuse(const Program& program) {
   const Program in_parts = merge_column_sums(split_column_sums(program));
   return Fuser(in_parts).run();
+}
+
+// Fused nodes need a device that compiles kernels at run time.
+bool fuses(const PassOptions& o) {
+  return o.has_kernel(op_of_fused_nodes());
+}
+
+bool will_fuse(const PassOptions& o) {
+  const bool is_on = o.run.compile_passes ? o.names("fuse") : has_arena(o.run.executor);
+  return is_on && !o.context.disabled.contains("fuse") && fuses(o);
 }
 
 }  // namespace tracestep

@@ -8,26 +8,29 @@
 
 namespace tracestep {
 
-using Members = std::vector<NodeId>;  // computing nodes, in program order
+using Members = std::vector<NodeId>;  // Nodes that compute, in program order.
 
-// A region as the node that will stand for it.
+// A region with the node that will replace it.
 struct FusedNode {
   Program body{};
-  std::vector<ValueId> operands;  // of the program, in the order of the body's leaves
-  std::vector<ValueId> results;   // of the program, in the order of the body's outputs
+  // The program's values that it reads, in the order of the body's leaves.
+  std::vector<ValueId> operands;
+  // The program's values that it computes, in the order of the body's outputs.
+  std::vector<ValueId> results;
 };
 
 class Regions {
  public:
-  // Every node that may be fused is a region of its own.
+  // Begins with a region for each node that may be fused.
   explicit Regions(const Program& program);
 
-  // Joins neighbours in the dataflow, then regions that read the same operand or views of it, while
-  // the result is one walk (analysis/fused_body.h) and no path between its nodes leaves it.
+  // Joins neighbours in the dataflow, then regions that read the same operand or views of it, as
+  // long as the result can be computed in one walk (analysis/fused_body.h) and no path between its
+  // nodes leaves it.
   void grow();
 
   const std::vector<Members>& all() const { return regions_; }
-  // -1: the node stays as it is.
+  // The region of a node; -1: the node is not fused.
   int region_of(NodeId id) const { return region_of_[static_cast<std::size_t>(id)]; }
   const Readers& readers() const { return readers_; }
   // Nodes that must run before `id` although it reads none of their results.
@@ -35,7 +38,8 @@ class Regions {
     return before_[static_cast<std::size_t>(id)];
   }
 
-  // The fused node of the region with the results `wanted`: values of its nodes, or views of them.
+  // The fused node of a region. `wanted`: its results, which are values of its nodes or views of
+  // them.
   FusedNode node_of(const Members& region, const std::vector<ValueId>& wanted) const;
   // The region's values that are read outside it.
   std::vector<ValueId> results_of(const Members& region) const;
@@ -54,10 +58,11 @@ class Regions {
   const Program& program_;
   Readers readers_;
   std::vector<std::vector<NodeId>> successors_;
-  std::vector<std::vector<NodeId>> before_;  // of an update: who reads the old value
-  std::vector<int> region_of_;               // by node; -1: it stays as it is
-  std::vector<Members> regions_;             // without nodes: joined to another
-  std::vector<int> spans_;  // by node: regions that begin there or before, and end after it
+  std::vector<std::vector<NodeId>> before_;  // For an update, the readers of the old value.
+  std::vector<int> region_of_;               // The region of each node; -1: it is not fused.
+  std::vector<Members> regions_;             // A region without nodes was joined to another one.
+  // For each node, the number of regions that begin at or before it and end after it.
+  std::vector<int> spans_;
 };
 
 }  // namespace tracestep

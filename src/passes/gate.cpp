@@ -8,6 +8,7 @@
 #include "ops/functions.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -190,6 +191,11 @@ Program gate(const Program& program, const std::function<bool(const OpDef&)>& ha
   const bool has_both =
       has_kernel(find_op("matmul_swiglu")) && has_kernel(find_op("matmul_swiglu_grad"));
   return has_both ? Gate(program, pays).run() : program;
+}
+
+Program gate(const Program& p, const PassOptions& o) {
+  return gate(
+      p, [&](const OpDef& op) { return o.has_kernel(op); }, gated_product_pays);
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@
 #include "ops/functions.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -252,6 +253,10 @@ class ProductsOfRows {
 
 Program gemv(const Program& program, const std::function<bool(const OpDef&)>& has_kernel) {
   return has_kernel(find_op("gemv")) ? ProductsOfRows(program).run() : program;
+}
+
+bool decodes_rows(const PassOptions& o) {
+  return !o.differentiates() && !o.updates() && has_arena(o.run.executor);
 }
 
 }  // namespace tracestep

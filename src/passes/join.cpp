@@ -1,3 +1,4 @@
+#include "passes/pass_rules.h"
 #include "passes/update_passes.h"
 
 #include <algorithm>
@@ -285,6 +286,11 @@ Program join(const Program& program, const std::function<bool(const OpDef&)>& ha
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of) {
   return Join(program, has_kernel, part_of, {}).run();
+}
+
+Program join(const Program& p, const PassOptions& o) {
+  return join(
+      p, [&](const OpDef& op) { return o.has_kernel(op); }, o.run.parallel);
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@
 #include "ops/functions.h"
 #include "passes/form_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -278,6 +279,14 @@ class KeepCodes {
 
 Program keep_codes(const Program& program) {
   return KeepCodes(program).run();
+}
+
+// Every rank must hold whole weights and states on its device to keep their codes.
+bool keeps_codes(const PassOptions& o) {
+  return has_arena(o.run.executor) && o.run.precision.float8 &&
+         o.run.fp8_scaling == Float8Scaling::kDelayed && o.updates_at_end() &&
+         o.run.parallel.updates_whole_tensors() && !offloads(o) &&
+         o.has_kernel(find_op("adamw_codes")) && o.has_kernel(find_op("refresh_codes"));
 }
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Keeps narrow values for backward in place of what forward widened from them.
+// Keeps narrow values for backward instead of the wide ones that forward makes from them.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -7,6 +7,7 @@
 #include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -100,6 +101,10 @@ class KeepNarrow {
 
 Program keep_narrow(const Program& program) {
   return KeepNarrow(program).run();
+}
+
+bool keeps_narrow(const PassOptions& o) {
+  return o.casts() && o.differentiates() && fuses(o);
 }
 
 }  // namespace tracestep

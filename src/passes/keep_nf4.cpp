@@ -11,6 +11,7 @@
 #include "ops/nf4_codes.h"
 #include "passes/divided_nf4.h"
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -121,6 +122,14 @@ Program keep_nf4_of_ranks(const Program& program, const std::set<std::string>& k
     r.copy(node, inputs);
   }
   return r.finish();
+}
+
+bool keeps_nf4(const PassOptions& o) {
+  return o.adapts() && o.run.lora.is_on() && o.run.lora.base == BaseWeights::kNf4;
+}
+
+Program keep_nf4(const Program& p, const PassOptions& o) {
+  return keep_nf4_of_ranks(p, o.own_constants(), o.splits() ? o.run.parallel.tensor : 1);
 }
 
 }  // namespace tracestep

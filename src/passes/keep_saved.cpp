@@ -4,6 +4,7 @@
 
 #include "analysis/saved.h"
 #include "passes/autograd.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 
@@ -16,6 +17,10 @@ Program keep_saved(const Program& program) {
     body.outputs.push_back({fmt::format("{}{}", kSavedOutput, index++), saved.value});
   }
   return remove_dead_nodes(body);
+}
+
+bool keeps_saved(const PassOptions& o) {
+  return o.run.mode == Mode::kForward;
 }
 
 }  // namespace tracestep

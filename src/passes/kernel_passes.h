@@ -11,42 +11,41 @@
 
 namespace tracestep {
 
-// Where a step computes the loss of logits and then its gradient, both become one node, which
-// writes the gradient over the logits. Puts `cross_entropy_with_grad` in place of the two ops that
-// it decomposes into. Logits that were widened for these two alone are read, and their gradient is
-// written, in their own dtype. The loss is then known where the gradient was, and nodes that read
-// it move behind that; a gradient that depends on the loss itself stays as it is.
+// Computes the loss of logits and its gradient in one node, which writes the gradient over the
+// logits: `cross_entropy_with_grad` replaces the two ops that it decomposes into. Logits that were
+// widened only for these two are read, and their gradient is written, in their own dtype. The loss
+// is then computed where the gradient was, and nodes that read it move behind that. A gradient that
+// depends on the loss itself is left as it is.
 Program overwrite(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// A product whose result is added to another tensor becomes one op that does both, as a GEMM
-// library can with its C operand; the sum then needs no launch of its own. Puts `matmul_add` in
-// place of a sum and the product behind one of its terms, through casts to a wider dtype and
-// reshapes that nothing else reads. The product then stands where the sum stood, and is not rounded
-// to its own dtype before it is added. Its origins are the product's alone. Rows that are added at
-// their indices (the gradient of an embedding) and then to another matrix become `scatter_add_to`,
-// which reads that as it was before it was widened: in float32 values stay bit-identical.
+// Lets a product add to another tensor, as a GEMM library can with its C operand, so that the sum
+// needs no launch: `matmul_add` replaces a sum and the product behind one of its terms, through
+// casts to a wider dtype and reshapes that nothing else reads. The product then stands where the
+// sum stood, is not rounded to its own dtype before the addition, and has only its own origins.
+// Rows that are added at indices (the gradient of an embedding), and then to another matrix, become
+// `scatter_add_to`, which reads that matrix before it is widened; in float32 values stay
+// bit-identical.
 //
-// Where that matrix is the product of a head that is tied to the embedding, it is made last, just
-// before the rows are added; with kFirst where it stood, behind the gradient of the logits, which
-// then need not stay until backward ends. The first is better where all that is saved is alive when
-// backward begins, which then is the fullest moment; the other one where backward computes again,
-// and, whatever `head` says, where the product lies in the weights' narrow copy
-// (analysis/places_in_copies.h).
+// If that matrix is the gradient of a head that is tied to the embedding, kLast computes it just
+// before the rows are added, and kFirst where it stood, right after the gradient of the logits,
+// which can then be freed early. kLast is better if everything saved is alive when backward begins,
+// which is then the fullest moment; kFirst is better if backward recomputes, and is taken, whatever
+// `head` says, if the product lies in the weights' narrow copy (analysis/places_in_copies.h).
 enum class HeadGradient : std::uint8_t { kLast, kFirst };
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                  HeadGradient head = HeadGradient::kLast);
 
-// A product of one row with parameters, as each new token of a decoded text has them, and what is
-// around it become one `gemv`: the norm in front, which every thread block takes anew; gates; or a
-// bias, an activation, or a sum behind it. What lies between is not rounded. All weights must be
-// parameters that the program leaves as they are: they are read before earlier nodes have run.
+// Joins a product of one row with parameters, as in decoding each token, with its neighbours into
+// one `gemv`: the norm in front, which every thread block computes again; gates; or a bias, an
+// activation or a sum behind it. Values in between are not rounded. All weights must be parameters
+// that the program does not update, because they are read before earlier nodes have run.
 Program gemv(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// SwiGLU and its gradients become part of the products in front of them, where `pays` says that
-// this is faster. Puts `matmul_swiglu` in place of a product with weights that lie side by side and
-// the SwiGLU of its halves, which others may still read (`unread`: nobody does); and
-// `matmul_swiglu_grad` in place of the product that alone makes the gradient of that, and the
-// gradients that meet side by side. Values stay bit-identical. Time and bytes are those of the
+// Joins SwiGLU and its gradients with the products in front of them, if `pays` says that this is
+// faster. `matmul_swiglu` replaces a product with weights that lie side by side and the SwiGLU of
+// its halves, which others may still read (attribute `unread`: nobody does). `matmul_swiglu_grad`
+// replaces the product whose only reader is the gradient of SwiGLU, together with that gradient,
+// whose two results lie side by side. Values stay bit-identical. Time and bytes count in the
 // products' parts of the model.
 Program gate(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const std::function<bool(const GatedProductSizes&)>& pays);
@@ -61,23 +60,23 @@ Program gate(const Program& program, const std::function<bool(const OpDef&)>& ha
 // columns (passes/column_sums.cpp) are one launch.
 Program fuse(const Program& program);
 
-// A device without a kernel for it cannot run what `fuse` makes.
+// The op of the nodes that `fuse` makes. A device without a kernel for it cannot run them.
 const OpDef& op_of_fused_nodes();
 
 // True if the node reduces [..., W] over all dimensions but the last, column by column.
 bool sums_columns(const Program& program, const Node& node);
 
-// Ops on rows that also sum columns (the gradient of a norm's weight), in parts that can be fused.
-// Replaces such an op by its decomposition, where each column is summed in two steps: over the rows
-// of a part, which a block of a fused kernel does while it has the rows, then over the parts. Ops
-// with too few rows, and those that still would not fit into one walk, stay as they are. Sums of
-// columns that are computed element by element (gradients of biases) are taken in the same two
-// steps, where there are enough rows.
+// Makes ops on rows that also sum columns (such as the gradient of a norm's weight) fusible. Such
+// an op is replaced by its decomposition, in which each column is summed in two steps: over the
+// rows of a part, which a block of a fused kernel reads anyway, and then over the parts. Ops with
+// too few rows, and those that still do not fit into one walk, stay as they are. Sums of columns
+// that are computed element by element (gradients of biases) are also done in two steps if there
+// are enough rows.
 Program split_column_sums(const Program& program);
 
-// Makes one launch of several of the sums over parts that the split leaves: their parts are
-// assembled side by side, and collectives that carry their results wait for it. Sums that others
-// read too early for that stay alone.
+// Joins several sums over parts from split_column_sums() into one launch: their parts are assembled
+// side by side, and collectives of their results wait for it. A sum that is read too early for that
+// stays alone.
 Program merge_column_sums(const Program& program);
 
 // Makes every copy explicit: no kernel and no view ever copies silently. Inserts `copy` before a
@@ -86,12 +85,12 @@ Program merge_column_sums(const Program& program);
 // result passes verify(…, kMaterialized).
 Program materialize(const Program& program);
 
-// The last part of materialize() alone, for a pass that orders a materialized program anew:
+// The last step of materialize() alone, for a pass that reorders a materialized program: adds
 // `assign` where an update no longer ends in its leaf's own buffer.
 Program assign_updates(Program program);
 
-// The order in which nodes run. Keeps the program's order, but moves generators (constants)
-// directly before their first reader, so that they are alive as briefly as possible.
+// Orders the nodes: keeps the program's order, but moves generators (constants) directly before
+// their first reader, so that they are alive as briefly as possible.
 Program schedule(const Program& program);
 
 }  // namespace tracestep

@@ -10,16 +10,17 @@ namespace tracestep {
 
 struct LossPair {
   NodeId loss = kNoNode;
-  NodeId gradient = kNoNode;   // it alone reads the row sums of the loss
-  NodeId narrowing = kNoNode;  // the cast that alone reads the gradient; kNoNode: none
-  ValueId logits = kNoValue;   // in the dtype that the gradient is wanted in
+  NodeId gradient = kNoNode;  // The gradient, which is the only reader of the loss's row sums.
+  // The cast that is the only reader of the gradient; kNoNode: there is none.
+  NodeId narrowing = kNoNode;
+  ValueId logits = kNoValue;  // The logits in the dtype in which the gradient is needed.
 };
 
-// The op of the loss and that of its gradient.
+// The op of the loss and the op of its gradient.
 std::vector<const OpDef*> loss_ops();
 
-// In order of the gradients. A gradient that depends on the loss itself makes no pair: it cannot be
-// computed in one go with the loss.
+// All pairs, in the order of the gradients. A gradient that depends on the loss itself makes no
+// pair, because the two cannot be computed together.
 std::vector<LossPair> find_loss_pairs(const Program& program, const Readers& readers);
 
 }  // namespace tracestep

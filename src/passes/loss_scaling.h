@@ -12,11 +12,13 @@
 
 namespace tracestep {
 
-// Rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must set the
-// first one to kInitialLossScale; the others start at zero.
+// Names of rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must
+// set the first one to kInitialLossScale; the others start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
-inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";        // in a row
-inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";  // in all
+// The number of good steps in a row.
+inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";
+// The number of all skipped steps.
+inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";
 inline constexpr double kInitialLossScale = 65536.0;
 // The lower limit of the scale in training. A factor below 1 would push gradients into underflow
 // instead of lifting them out, and gradients that overflow without scaling mean that the run

@@ -1,4 +1,4 @@
-// Passes that save work, memory or traffic with the same ops as before.
+// Passes that save work, memory or memory traffic while the ops stay the same.
 #pragma once
 
 #include <cstdint>
@@ -11,47 +11,48 @@
 
 namespace tracestep {
 
-// Common subexpressions, identities and dead code. Merges equal nodes of the same phase and epoch
-// (across phases a merge would lengthen lifetimes), drops movement that changes nothing, and
+// Removes common subexpressions, identities and dead code. Merges equal nodes of the same phase and
+// epoch (a merge across phases would lengthen lifetimes), drops movement that changes nothing, and
 // removes unread nodes. Values stay bit-identical.
 Program simplify(const Program& program);
 
 // Removes dead code only.
 Program remove_dead_nodes(const Program& program);
 
-// As many chunks as still leave each one 1024 rows, and no more than make the logits of one as
-// large as the rows that they are computed from ([rows, width] and [width, vocab]): smaller chunks
-// would save little, and each reads and writes the whole gradient of the weights once more.
+// The number of chunks for a loss of [rows, width] times [width, vocab]: as many as leave each
+// chunk 1024 rows, but no more than make the logits of a chunk as large as the rows that they are
+// computed from. Smaller chunks would save little, and each one reads and writes the whole gradient
+// of the weights again.
 std::int64_t default_loss_chunks(std::int64_t rows, std::int64_t width, std::int64_t vocab);
 
-// The loss in chunks of rows, so that the logits never exist as a whole.
+// Computes the loss in chunks of rows, so that the logits never exist as a whole.
 //
-// Cuts the product that makes logits [N,V], their loss, the gradient of that and the products that
-// read it into `chunks` parts of nearly equal numbers of rows (0: default_loss_chunks), which run
-// one after the other. Gradients by rows become parts of one assembly; those that are summed over
-// the rows (of weights) are added up in float32, in the state of accumulated gradients if they go
-// into one. The mean is taken of sums over chunks: loss and gradients are those of the whole but
-// for rounding.
+// Cuts the product that makes the logits [N,V], their loss, its gradient and the products that read
+// the gradient into `chunks` parts of nearly equal numbers of rows (0: default_loss_chunks), which
+// run one after the other. Gradients by rows become parts of one assembly; gradients that sum over
+// rows (of weights) are added up in float32, in the state of accumulated gradients if they go
+// there. The mean is taken of sums over chunks, so loss and gradients differ from those of the
+// whole only by rounding.
 //
 // The product and the loss of a chunk are forward nodes with an epoch of their own: they run when
-// backward has begun, and are not saved for it. Without backward, the loss alone is cut.
+// backward has begun, and are not saved for it. Without backward, only the loss is cut.
 //
-// Logits that something else reads, or that come from no product of two matrices, stay whole.
+// Logits that something else reads, or that are not a product of two matrices, stay whole.
 Program chunk_loss(const Program& program, std::int64_t chunks,
                    const std::function<bool(const OpDef&)>& has_kernel);
 
-// Feed-forwards of the layers in chunks of rows, so that their inner tensors never exist as a
-// whole.
+// Computes the feed-forwards of the layers in chunks of rows, so that their inner tensors never
+// exist as a whole.
 //
 // Cuts what a feed-forward (`layers.N.ffn`) computes row by row into `chunks` parts of nearly equal
-// numbers of rows, which run one after the other, in forward and in backward alike: products with
-// weights, what is computed element by element between them, and in backward the products that sum
-// over rows, which are added up in float32, chunk by chunk from the first rows on. 0: as many
-// chunks as leave each one 1024 rows and make the inner tensor of one as large as a quarter of what
-// the feed-forward reads. Where another node reads a result it is assembled. What works in another
-// way (dropout, norms within) runs on whole tensors, and what depends on it. Backward reads the
-// chunks of forward: where blocks are computed again, that is one chunk at a time too. Loss and
-// gradients are those of the whole but for the rounding of sums over chunks.
+// numbers of rows, which run one after the other, in forward and in backward: products with
+// weights, elementwise ops between them, and in backward the products that sum over rows, which are
+// added up in float32, chunk by chunk. 0: as many chunks as leave each one 1024 rows and make its
+// inner tensor as large as a quarter of the feed-forward's input. A result that another node reads
+// is assembled. Ops that do not work row by row (dropout, norms inside), and what depends on them,
+// run on whole tensors. Backward reads the chunks of forward; if blocks are recomputed, that is one
+// chunk at a time too. Loss and gradients differ from those of the whole only by the rounding of
+// sums over chunks.
 Program chunk_ffn(const Program& program, std::int64_t chunks,
                   const std::function<bool(const OpDef&)>& has_kernel);
 
@@ -69,34 +70,34 @@ Program chunk_ffn(const Program& program, std::int64_t chunks,
 enum class Shadows : std::uint8_t { kAll, kOutsideBlocks, kInBlocks, kNone };
 Program shadow(const Program& program, Shadows which = Shadows::kAll);
 
-// Values that are narrow in one place are read narrow in the others, where that changes no product.
-// In mixed precision a gradient goes back through the casts of forward: it is widened, passes
-// views, and is narrowed again for the products that read it.
+// Reads values in a narrow dtype where that changes no product. In mixed precision a gradient goes
+// back through the casts of forward: it is widened, passes views, and is narrowed again for the
+// products that read it.
 //
-// - What a cast narrows is read as it was before it was widened, through the views between them:
-//   the same bits, without the wide tensor.
+// - A cast that narrows a widened value reads the value from before it was widened, through the
+//   views in between: the same bits, without the wide tensor.
 // - The gradient of a bias, a sum over all rows in backward, reads what the products read, and adds
-//   it up in float32 (attribute `wide` of `sum`). Where the gradient was computed in float32 its
+//   it up in float32 (attribute `wide` of `sum`). If the gradient was computed in float32, its
 //   terms are rounded to the low dtype once, as those of the products with it are. The sum's error
 //   is then at most u · Σ|x|, u = 2^-8 in bfloat16 and 2^-11 in float16 (half a unit in the last
-//   place of each term), and about u · √Σx² where roundings are independent. A sum that is of
-//   narrow terms already, as that of a product's bias, is not rounded to their dtype before it is
+//   place of each term), and about u · √Σx² if roundings are independent. A sum whose terms are
+//   narrow already, such as that of a product's bias, is not rounded to their dtype before it is
 //   widened.
-// - A cast behind views that bring a tensor in another order, in backward, stands in front of them,
-//   if nothing else reads that: half the bytes are moved, and the cast may join what makes them.
+// - A cast in backward behind views that reorder a tensor moves in front of them, if nothing else
+//   reads that: half the bytes are moved, and the cast may be fused with what makes them.
 Program narrow(const Program& program);
 
-// Backward widens again what forward widened, so that the narrow value is kept and not the wide
-// one. A float32 value that forward computes from a 16-bit one by a cast and sums with parameters
-// (what a norm of queries reads; a bias that is no operand of its product), and that only ops which
-// can be fused read in backward, is computed again there: half the bytes are kept, written and
-// read, and the kernel that reads the value widens it itself. For devices with fused kernels;
-// others would need launches for it. Values stay bit-identical.
+// Keeps the narrow value for backward instead of the widened one, and widens it again there. This
+// applies to a float32 value that forward computes from a 16-bit one by a cast and by adding
+// parameters (the input of a norm of queries; a bias that is no operand of its product), and that
+// only fusible ops read in backward: half the bytes are kept, written and read, and the kernel that
+// reads the value widens it itself. It is for devices with fused kernels; others would need
+// launches for it. Values stay bit-identical.
 Program keep_narrow(const Program& program);
 
-// Gradients of slices that cover a tensor (queries, keys and values of one product) are parts of an
-// assembly, written where they belong, where a sum of them padded with zeros would be read and
-// written once for each. Values are the same, but that 0 + x is no rounding of -0.
+// Writes the gradients of slices that cover a tensor (queries, keys and values of one product) side
+// by side as parts of an assembly. Otherwise each would be padded with zeros, and their sum read
+// and written once for each. Values are the same, except that adding 0 would turn -0 into 0.
 Program assemble_slices(const Program& program);
 
 // Fewer, larger matrix products.
@@ -117,38 +118,40 @@ Program assemble_slices(const Program& program);
 // by one; other values are sums of the same terms.
 Program merge(const Program& program, bool forward_alone = false);
 
-// The state of zeros behind the shadow of a parameter, where pad() made one: "padding.NAME".
+// The prefix of the state of zeros that pad() puts behind the shadow of a parameter:
+// "padding.NAME".
 inline constexpr std::string_view kPaddingPrefix = "padding.";
 
-// Rows of `columns` elements with padding that makes them begin at multiples of what a device's
-// products read at once (16 bytes), or of its cache lines (128 bytes) where a row is long enough
-// for the padding not to count. `columns` itself where rows are aligned without.
+// How many columns rows get when they are padded so that they begin at multiples of what a device's
+// products read at once (16 bytes), or of its cache lines (128 bytes) if rows are so long that the
+// padding hardly counts. Returns `columns` if rows are aligned already.
 std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each);
 
-// Pads the head of a vocabulary that is no multiple of 8, so that products with it read and write
+// Pads the head of a vocabulary that is no multiple of 8, so that its products read and write
 // aligned rows.
 //
-// Where the shadow of a weight [V,C] (passes/shadow.cpp) makes logits [...,V] of a loss, whose rows
-// are not aligned: the shadow becomes a part of a block [Vp,C], which ends in a state of zeros. The
-// logits are the product with the block; the loss takes their first V columns (attribute `columns`)
-// and gives the others a gradient of zeros. What reads that gradient multiplies by the block, or
-// makes Vp rows of the weight's gradient, of which V are a view; other readers read V of its
-// columns. All values are sums of the same terms, and of zeros.
+// This applies if the shadow of a weight [V,C] (passes/shadow.cpp) makes logits [...,V] of a loss,
+// whose rows are not aligned. The shadow becomes a part of a block [Vp,C], which ends in a state of
+// zeros. The logits are the product with the block; the loss uses their first V columns (attribute
+// `columns`) and gives the others a gradient of zeros. Readers of that gradient multiply by the
+// block, or compute Vp rows of the weight's gradient, of which V are a view; other readers read V
+// of its columns. All values are sums of the same terms, and of zeros.
 Program pad(const Program& program);
 
-// What layers keep for backward, in the host's memory meanwhile. A value that forward makes and
-// that backward reads when nodes of other layers have run in between is copied to a state there
+// Keeps what layers save for backward in the host's memory meanwhile. A value that forward makes,
+// and that backward reads after nodes of other layers have run, is copied to a state in host memory
 // (`offloaded.N`, on lane 1) as soon as it is made, and copied back in front of its first reader in
-// backward; earlier, behind the copy before, where that leaves the peak as it is on a device with
-// these traits. Its buffer is free when forward has read it. Constants, numbers and casts of
-// weights stay. Runs behind `recompute`, so that what blocks recompute from is moved. Values stay
-// bit-identical.
+// backward. It is copied back earlier, right after the copy before it, if the peak on a device with
+// these traits stays the same. Its buffer is free once forward has read it. Constants, numbers and
+// casts of weights are not moved. Runs after `recompute`, so that the inputs of recomputed blocks
+// are moved. Values stay bit-identical.
 inline constexpr std::string_view kOffloadedPrefix = "offloaded.";
 Program offload_activations(const Program& program, const DeviceTraits& traits);
 
-// Forward alone, keeping what backward would need: the `forward` mode of the benchmarks. From a
-// program with forward and backward: drops everything but forward, and makes each forward value
-// that backward reads an output "saved.N". Gradient outputs and updates are removed.
+// Makes forward alone that keeps what backward would need, which is the `forward` mode of the
+// benchmarks. From a program with forward and backward it drops everything but forward, and makes
+// each forward value that backward reads an output "saved.N". Gradient outputs and updates are
+// removed.
 Program keep_saved(const Program& program);
 
 }  // namespace tracestep

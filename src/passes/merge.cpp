@@ -8,6 +8,7 @@
 #include "ir/rewrite.h"
 #include "ops/functions.h"
 #include "passes/merge_groups.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -135,7 +136,7 @@ class Merge {
     }
   }
 
-  // As above, for products: along the axis that the merged operands have in them.
+  // As above, for products: the slices are along the axis of the merged operands.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;
@@ -326,6 +327,10 @@ Program merge(const Program& program, bool forward_alone) {
   const std::vector<ValueId> values = values_to_copy(out, pass.forward_slices(), forward_alone);
   // Casts of single weights have no readers any more.
   return remove_dead_nodes(values.empty() ? out : with_copies(out, values));
+}
+
+Program merge(const Program& p, const PassOptions& o) {
+  return merge(p, o.run.mode == Mode::kForward);
 }
 
 }  // namespace tracestep

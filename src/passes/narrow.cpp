@@ -1,4 +1,4 @@
-// Reads gradients as products do, and casts what was widened as it was.
+// Lets readers in backward use narrow values in place of their widened copies.
 #include <algorithm>
 #include <optional>
 
@@ -9,6 +9,7 @@
 #include "ops/shared_attrs.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -103,8 +104,8 @@ class Narrow {
     return std::nullopt;
   }
 
-  // In backward, the value that the cast's operand reorders, if nothing else reads that operand but
-  // sums of a bias, which will read the cast.
+  // In backward, the value that the cast's operand reorders, if only sums of a bias read that
+  // operand besides; these will read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};
@@ -189,6 +190,10 @@ class Narrow {
 
 Program narrow(const Program& program) {
   return Narrow(program).run();
+}
+
+bool narrows_gradients(const PassOptions& o) {
+  return o.casts() && o.differentiates();
 }
 
 }  // namespace tracestep

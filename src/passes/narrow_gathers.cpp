@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <algorithm>
 #include <map>
@@ -74,6 +75,10 @@ class NarrowGathers {
 
 Program narrow_gathers(const Program& program) {
   return NarrowGathers(program).run();
+}
+
+bool narrows_gathers(const PassOptions& o) {
+  return o.shards_weights() && o.casts();
 }
 
 }  // namespace tracestep

@@ -1,3 +1,4 @@
+#include "passes/pass_rules.h"
 #include "passes/update_passes.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// By value: whether it is a leaf that something else than an update reads.
+// For each value, whether it is a leaf that something other than an update reads.
 std::vector<bool> read_in_the_step(const Program& program) {
   std::vector<bool> out(program.values.size(), false);
   const auto mark = [&](ValueId id) {
@@ -49,6 +50,10 @@ Program offload(const Program& program) {
   }
   for (const Node& node : program.nodes) r.copy(node);
   return r.finish();
+}
+
+bool offloads(const PassOptions& o) {
+  return has_optimizer(o.run.offload) && o.context.traits.has_own_memory();
 }
 
 }  // namespace tracestep

@@ -11,6 +11,7 @@
 #include "ir/rewrite.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 #include "passes/recompute.h"
 
 namespace tracestep {
@@ -31,7 +32,7 @@ struct Move {
   NodeId back_before = kNoNode;   // the node in front of which it comes back
 };
 
-// In the order in which they come back.
+// The values to move, in the order in which they come back.
 std::vector<Move> moves_of(const Program& program) {
   std::vector<NodeId> last_forward(program.values.size(), kNoNode);  // by base
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
@@ -114,8 +115,7 @@ class OffloadActivations {
     back_[index] = r_.builder().call1("reload", {stored_[index]}, {{"lane", kBeside}});
   }
 
-  // What a node of backward reads in the place of `id`: views of a value that came back are made
-  // again.
+  // What a node of backward reads instead of `id`: views of a value that came back are made again.
   Val again(ValueId id) {
     const ValueId base = program_.value(id).layout.base;
     const auto found = move_of_.find(base);
@@ -146,7 +146,7 @@ void bring_forward(const Program& program, const DeviceTraits& traits, std::vect
   const BufferPlan plan = plan_buffers(late);
   const std::vector<std::int64_t> of_node = live_bytes_by_node(late, plan, traits);
   const std::int64_t peak = of_node.empty() ? 0 : std::ranges::max(of_node);
-  // By node of `program`: the most bytes alive at it and at what was added in front of it.
+  // For each node of `program`, the most live bytes at it and at the copies in front of it.
   std::vector<std::int64_t> live;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < late.nodes.size(); ++i) {
@@ -176,6 +176,15 @@ Program offload_activations(const Program& program, const DeviceTraits& traits) 
   if (moves.empty()) return program;
   bring_forward(program, traits, moves);
   return OffloadActivations(program, moves).run();
+}
+
+bool offloads_activations(const PassOptions& o) {
+  return has_activations(o.run.offload) && o.context.traits.has_own_memory() && o.trains() &&
+         !o.context.has_gradients;
+}
+
+Program offload_activations(const Program& p, const PassOptions& o) {
+  return offload_activations(p, o.context.traits);
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@
 #include "ops/moment_codes.h"
 #include "passes/autograd.h"
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -359,6 +360,17 @@ Program optimizer(const Program& program, const OptimizerOptions& options,
 
 bool is_applied(double grad_norm, double loss) {
   return grad_norm < kGradNormLimit && std::isfinite(loss);
+}
+
+Program optimizer(const Program& p, const PassOptions& o) {
+  OptimizerOptions options = o.run.optimizer;
+  options.loss_scaling.enabled = o.scales_gradients();
+  const Parallel& parallel = o.run.parallel;
+  return optimizer(p, options,
+                   {.shares = update_shares(o.run),
+                    .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
+                    .tensor = parallel.tensor,
+                    .rounds_weights = o.context.rounds_weights});
 }
 
 }  // namespace tracestep

@@ -19,55 +19,61 @@ struct RunSpec;
 // squares in a wider type.
 inline constexpr double kGradNormLimit = 0x1p64;
 
-// AdamW's states are called by one of these and the parameter: "adamw.m.lm_head.weight".
+// The prefixes of AdamW's states, which are followed by the parameter's name:
+// "adamw.m.lm_head.weight".
 inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw.m",
                                   kSecondMoment = "adamw.v";
-// Moments in 8 bits: codes by these names, and behind them the scales of their blocks, as in
-// "adamw.m.lm_head.weight.scale".
+// The suffix of the scales of 8-bit moments: the codes have the moment's name, and the scales of
+// their blocks add this, as in "adamw.m.lm_head.weight.scale".
 inline constexpr std::string_view kMomentScales = "scale";
-// Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
+// The state that counts steps, rank-0 float32 (exact up to 2^24); stochastic rounding depends on
+// it.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
-// A parameter's shares of the run's rate and of its decay.
+// Factors on the run's learning rate and weight decay for a parameter.
 struct UpdateShare {
   double rate = 1.0, decay = 1.0;
 };
 
-// Shares by name of a run's parameters that have not all of both: groups are a captured module's
-// own, and decay that is for matrices spares vectors.
+// The factors by name of those parameters of a run for which one of them is not 1: a captured
+// module may have groups of parameters, and decay on matrices only spares vectors.
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
 
-// Parameters that share a learning rate, and the numbers of their rule.
+// Parameters that share a learning rate and the numbers of their update rule.
 struct UpdateGroup {
   std::set<std::string> parameters = {};
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  // Decoupled under AdamW; under SGD it is added to the gradient, times the parameter.
+  // Weight decay: decoupled under AdamW; under SGD, the parameter times this is added to the
+  // gradient.
   double weight_decay = 0.0;
 };
 
-// Facts, besides the options of the run, on which the updates depend.
+// What the updates depend on besides the options of the run.
 struct UpdateContext {
-  // Names parameters that have not all of both, as ranks may hold vectors of what is a
-  // matrix. Their rates are rank-0 values, made at the end from "lr" and "step_size".
+  // The factors of parameters that do not have the run's full rate and decay. They are given by
+  // name, because a rank may hold a vector of what is a matrix. Their rates are rank-0 values,
+  // computed at the end from "lr" and "step_size".
   std::map<std::string, UpdateShare> shares = {};
-  // Gradients are the parts of so many replicas (passes/reduce.cpp); 1: they are whole.
+  // The number of replicas among which gradients are divided (passes/reduce.cpp); 1: they are
+  // whole.
   int shards = 1;
-  // Ranks of a replica, each with its part of the parameters that passes/split.cpp divides.
+  // The number of ranks in a replica, each of which has its part of the parameters that
+  // passes/split.cpp divides.
   int tensor = 1;
-  // True if updated parameters in bfloat16 are rounded at random.
+  // True if updated bfloat16 parameters are rounded stochastically.
   bool rounds_weights = false;
-  // Every parameter is in one of these groups, whose numbers stand for the options' and for the
-  // shares: a caller's rates, which change from step to step each for itself. Group k reads
-  // the inputs rate_name("lr", k) and rate_name("step_size", k), of which the second is [2]: with
-  // √(1-β2ᵗ), which multiplies eps, behind the step size. So eps is added to the corrected root.
-  // Empty: there are none.
+  // Groups that contain every parameter, whose numbers replace those of the options and of
+  // `shares`; for a caller that changes each group's rate from step to step. Group k reads the
+  // inputs rate_name("lr", k) and rate_name("step_size", k). The latter is [2]: the step size, and
+  // √(1-β2ᵗ), which multiplies eps, so that eps is added to the corrected root. Empty: there are no
+  // groups.
   std::vector<UpdateGroup> groups = {};
 };
-// "lr" of group 0, "lr.1" of the next one.
+// The name of a rate input of a group: "lr" for group 0, "lr.1" for the next one.
 std::string rate_name(std::string_view rate, std::size_t group);
 
-// The input that stands for the output "loss" where other programs computed it: the sum of those of
-// a step's micro-batches.
+// An input that replaces the output "loss" if other programs computed the loss: the sum over a
+// step's micro-batches.
 inline constexpr std::string_view kAccumulatedLoss = "accumulated.loss";
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every

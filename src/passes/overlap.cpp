@@ -1,4 +1,6 @@
+#include "passes/kernel_passes.h"
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <algorithm>
 #include <deque>
@@ -263,7 +265,7 @@ class OverlapPass {
   const Parallel choice_;
   const Kinds kinds_;
   Rewriter r_;
-  // The first of the updates behind backward, beside which its last sums run; kNoNode: none.
+  // The first update after backward, beside which the last sums run; kNoNode: there is none.
   NodeId first_update_ = kNoNode;
   std::vector<bool> available_;                      // by value: nodes may read it
   std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before
@@ -282,6 +284,14 @@ class OverlapPass {
 
 Program overlap(const Program& program, const Parallel& choice) {
   return OverlapPass(program, choice).run();
+}
+
+bool overlaps(const PassOptions& o) {
+  return reduces(o) || o.shards_weights();
+}
+
+Program overlap(const Program& p, const PassOptions& o) {
+  return assign_updates(overlap(p, o.run.parallel));
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 #include <algorithm>
 #include <map>
@@ -229,6 +230,10 @@ std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each) {
 
 Program pad(const Program& program) {
   return Pad(program).run();
+}
+
+bool pads(const PassOptions& o) {
+  return keeps_shadows(o) && (o.context.traits.wants_aligned_rows() || o.names("pad"));
 }
 
 }  // namespace tracestep

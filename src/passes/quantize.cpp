@@ -11,6 +11,7 @@
 #include "ops/functions.h"
 #include "passes/form_passes.h"
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -251,6 +252,22 @@ void take_found_magnitudes(Builder& b, const Type& type, int ranks) {
   const Val last = b.state(kLargestMagnitudes, type, Role::kNone),
             found = b.state(kFoundMagnitudes, type, Role::kNone);
   b.update(last, largest_of_ranks(b, found, ranks));
+}
+
+bool quantizes(const PassOptions& o) {
+  return o.run.precision.float8;
+}
+
+// A program without backward may be of a few tokens.
+Program quantize(const Program& p, const PassOptions& o) {
+  const bool may_have_none = !o.differentiates() || o.run.mode == Mode::kForward;
+  return quantize(p,
+                  {.products = o.run.fp8_products,
+                   .scaling = o.trains() ? o.run.fp8_scaling : Float8Scaling::kCurrent,
+                   .may_have_none = may_have_none,
+                   .gradients = o.updates() ? GradientKind::kTransient : o.run.gradients,
+                   .ranks = o.run.parallel.ranks},
+                  [&](const OpDef& op) { return o.has_kernel(op); });
 }
 
 }  // namespace tracestep

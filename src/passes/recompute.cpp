@@ -105,7 +105,7 @@ class Recomputer {
 
   // Called before the operands of a backward node are looked up.
   virtual void start(NodeId reader) = 0;
-  // Where the copy of a value is stored; nullptr: there is none so far.
+  // Where the copy of a value is stored; nullptr: it has none yet.
   virtual const Val* lookup(ValueId id) const = 0;
   virtual void store(ValueId id, Val copy) = 0;
   virtual int epoch_of(NodeId node) const = 0;

@@ -21,18 +21,18 @@ namespace tracestep {
 // the model has no node.
 Program recompute(const Program& program, const Recomputation& choice);
 
-// As recompute(), for single nodes: where `again[n]`, the results of forward node `n` are not kept
-// for backward but computed again from what is kept. Others are kept where backward or a node that
-// runs again reads them. Constants are always kept.
+// As recompute(), for single nodes: if `again[n]`, the results of forward node `n` are not kept for
+// backward but recomputed from what is kept. Results of other nodes are kept if backward or a
+// recomputed node reads them. Constants are always kept.
 Program recompute_nodes(const Program& program, const std::vector<bool>& again);
 
-// The part of each node by its path: 0, 1, … in the order of the program, or one of these. `choice`
-// has paths; errors are those of recompute().
+// The part of each node by its path: 0, 1, … in program order, or one of the two values below.
+// `choice` must name paths. Throws as recompute().
 inline constexpr int kOutsideParts = -1;
 inline constexpr int kConstantPart = -2;  // forward nodes computed from constants alone
 std::vector<int> parts_of(const Program& program, const Recomputation& choice);
 
-// By node: whether it is computed from constants alone, as masks and tables are.
+// For each node, whether it is computed from constants alone, as masks and tables are.
 std::vector<bool> constant_nodes(const Program& program);
 
 }  // namespace tracestep

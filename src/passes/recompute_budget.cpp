@@ -335,8 +335,8 @@ class BudgetSolver::Search {
     return profile_.of(again).peak_bytes() + error_bytes_;
   }
 
-  // The first blocks recompute `more`, the others `less`, with as few first blocks as seem to fit:
-  // what these keep is alive the longest.
+  // A mixture: the first blocks recompute `more`, the others `less`. It takes as few first blocks
+  // as seem to fit, because what these keep is alive the longest.
   Again mixed(const Again& less, const Again& more) {
     for (int blocks = 0; blocks < choices_.block_count(); ++blocks) {
       Again out = less;

@@ -1,5 +1,5 @@
-// Recomputation under a budget: the cheapest choice of what backward computes again that keeps a
-// step's peak within so many bytes.
+// Recomputation under a memory budget: finds the cheapest choice of recomputed nodes that keeps a
+// step's peak within a number of bytes.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,15 @@ namespace tracestep {
 
 struct WithinBudget {
   Program program;
-  std::string choice = {};  // "nothing", "blocks", "12 of 84 nodes that make what is saved", …
-  std::int64_t peak_bytes = 0;   // of the finished step
-  double again_us = 0.0;         // modelled time of what is computed again
-  double least_us = 0.0;         // no choice that fits takes less
-  std::vector<bool> again = {};  // what runs again, by node of the program; empty for "nested"
+  // The choice in words: "nothing", "blocks", "12 of 84 nodes that make what is saved", …
+  std::string choice = {};
+  std::int64_t peak_bytes = 0;  // The peak of the step after all passes.
+  double again_us = 0.0;        // The modelled time of what is recomputed, in microseconds.
+  double least_us = 0.0;  // A lower bound on the time of any choice that fits, in microseconds.
+  std::vector<bool> again = {};  // For each node, whether it is recomputed; empty for "nested".
 };
 
-// Error{kUsage}: no choice brings the step's peak within the budget.
+// Thrown, as Error{kUsage}, if no choice brings the step's peak within the budget.
 class BudgetNotMet : public Error {
  public:
   // `least_name`: the choice with the least peak.
@@ -35,17 +36,16 @@ class BudgetNotMet : public Error {
   std::int64_t least_peak_bytes_;
 };
 
-// The choice, its peak and time, and how far from the best it may be, in a line.
+// A line with the choice, its peak and time, and how far it may be from the best one.
 std::string words_of(const WithinBudget& found);
 
-// Bytes that the step has at its peak when the passes after this one have finished it.
+// The bytes at the peak of a step after the passes that follow `recompute`.
 using PeakOf = std::function<std::int64_t(const Program&)>;
 
-// Solves budgets of one program; what one solution has found out of choices serves the next.
+// Solves several budgets for one program; what it learns about choices for one serves the next.
 class BudgetSolver {
  public:
-  // `program` must outlive the solver.
-  // `fuses`: the passes after this one fuse what runs again.
+  // `program` must outlive the solver. `fuses`: the passes that follow fuse recomputed nodes.
   BudgetSolver(const Program& program, DeviceKind kind, PeakOf peak_of, bool fuses = false);
   ~BudgetSolver();
   BudgetSolver(const BudgetSolver&) = delete;
@@ -59,13 +59,13 @@ class BudgetSolver {
   std::unique_ptr<Search> search_;
 };
 
-// Compares the fixed choices (blocks, every=N, nested) with sets of single nodes. Those begin as a
-// fixed choice, as the best for some price of a byte kept (least cuts, analysis/min_cut.h) and as
-// mixtures of two neighbouring ones, block by block; then nodes are kept after all while the peak
-// allows it (recompute_profile.h), also with results of blocks added up again. Of at most 12
-// forward nodes every set is compared as well. All peaks are predicted exactly by `peak_of`; time
-// is modelled (analysis/modelled_time.cpp) for `kind`. BudgetNotMet when no choice fits, naming the
-// least peak.
+// Compares the fixed choices (blocks, every=N, nested) with sets of single nodes. Such a set starts
+// as a fixed choice, as the best choice for some price per kept byte (a minimum cut,
+// analysis/min_cut.h), or as a mixture of two neighbouring ones, block by block. Then nodes are
+// kept after all as long as the peak allows it (recompute_profile.h), also with the results of
+// blocks added up again. For at most 12 forward nodes, every set is compared. `peak_of` predicts
+// all peaks exactly; time is modelled (analysis/modelled_time.cpp) for `kind`. Throws BudgetNotMet
+// naming the least peak if no choice fits.
 WithinBudget recompute_within(const Program& program, std::int64_t budget_bytes, DeviceKind kind,
                               const PeakOf& peak_of, bool fuses = false);
 

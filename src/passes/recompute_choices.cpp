@@ -28,8 +28,8 @@ std::int64_t leaf_bytes(const Program& program) {
   return out;
 }
 
-// By base value: what keeping it takes at least. Where only a view of it is read, a later pass may
-// keep a copy of the view instead.
+// For each base value, the least bytes of keeping it. If only a view of it is read, a later pass
+// may keep a copy of the view instead.
 std::vector<std::int64_t> least_kept_bytes(const Program& program) {
   std::vector<std::int64_t> out(program.values.size(), std::numeric_limits<std::int64_t>::max());
   for (const Value& value : program.values) {
@@ -93,7 +93,8 @@ void RecomputeChoices::find_kept() {
   }
 }
 
-// All that is kept is alive: what backward reads, and what nodes that run again will read.
+// The moment when backward begins: everything that is kept is alive, for backward and for
+// recomputed nodes.
 RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   const std::vector<std::int64_t> bytes = least_kept_bytes(program_);
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
@@ -109,7 +110,7 @@ RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   return out;
 }
 
-// By base value: the last node of the optimizer that reads it, which ends a gradient's life.
+// For each base value, the last optimizer node that reads it, which ends a gradient's life.
 std::vector<NodeId> RecomputeChoices::update_nodes() const {
   std::vector<NodeId> out(program_.values.size(), kNoNode);
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

@@ -1,5 +1,5 @@
-// Finds what may be computed again in backward, and the sets of it that are best for some price of
-// a byte.
+// Finds which nodes may be recomputed in backward, and the sets of them that are best for some
+// price per kept byte.
 #pragma once
 
 #include <cstdint>
@@ -11,53 +11,56 @@
 
 namespace tracestep {
 
-// The forward nodes of a program as a problem of choice: which of them run again, so that their
-// results need not be kept. A node that runs again needs its operands, kept or computed again too.
+// The choice which forward nodes of a program are recomputed, so that their results need not be
+// kept. A recomputed node needs its operands, which are kept or recomputed too.
 class RecomputeChoices {
  public:
-  // `fuses`: the device fuses what runs again (modelled_us_by_node()).
+  // `fuses`: the device fuses recomputed nodes (modelled_us_by_node()).
   RecomputeChoices(const Program& program, DeviceKind kind, bool fuses = false);
 
-  // Nodes that run again, by node; their modelled time; the bytes kept, each times its weight.
+  // Which nodes are recomputed, their modelled time in microseconds, and the bytes that are kept,
+  // each multiplied by its weight.
   struct Choice {
     std::vector<bool> again;
     double us = 0.0;
     double kept_bytes = 0.0;
   };
-  // Every choice that minimizes us + price · kept_bytes for some price, cheapest first: from
-  // nothing computed again to everything that saves a byte. What blocks read from each other is
-  // always kept.
+  // Every choice that minimises us + price · kept_bytes for some price, the fastest first: from
+  // recomputing nothing to recomputing everything that saves a byte. What blocks read from each
+  // other is always kept.
   const std::vector<Choice>& frontier();
 
-  // The choice for a price at which all that is worth little time for its bytes runs again.
+  // The choice at a price at which everything is recomputed that takes little time for its bytes.
   Choice thinnest() const;
 
-  // A lower bound on the time of every choice that holds at most so many bytes; infinite if no
-  // choice holds so few. Counts leaves, gradients and what is kept, at two moments: when backward
-  // begins, and when in backward they would be the most if everything were kept.
+  // A lower bound on the time of every choice that keeps at most this many bytes; infinite if no
+  // choice keeps so few. It counts leaves, gradients and kept values at two moments: when backward
+  // begins, and at the moment of backward that would have the most bytes if everything were kept.
   double least_us(std::int64_t budget_bytes);
 
-  // Nodes that a choice of parts computes again: those whose results only the part itself reads.
+  // The nodes that recomputing whole parts would recompute: those whose results only the part
+  // itself reads.
   std::vector<bool> inside(const Recomputation& parts) const;
 
-  // Nodes by which a block hands on its result, and the casts of what they add up, of every block
-  // but the last of each `group` neighbours: instead of the result, what is added may be kept. Also
-  // those that look up rows for blocks.
+  // The nodes by which blocks pass on their results (sums and the casts of their terms), except in
+  // the last block of each `group` neighbouring blocks. The terms may be kept instead of a result.
+  // Includes nodes that look up rows for blocks.
   std::vector<NodeId> handing_on(int group) const;
 
-  // Nodes that may run again: those of forward, without views and constants.
+  // Nodes that may be recomputed: forward nodes without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }
   // The nodes that make what is saved for backward.
   const std::vector<NodeId>& makers() const { return makers_; }
-  // The block of a node, 0, 1, …; -1: none.
+  // The block of a node, 0, 1, …; -1: it is in none.
   int block_of(NodeId node) const { return blocks_[static_cast<std::size_t>(node)]; }
   int block_count() const { return block_count_; }
   double us_of(NodeId node) const { return us_[static_cast<std::size_t>(node)]; }
 
  private:
-  using Weights = std::vector<double>;  // by base value: bytes, or 0 where keeping it is free
+  // For each base value, the bytes of keeping it, or 0 if that is free.
+  using Weights = std::vector<double>;
 
-  // Bytes that are there at a moment whatever is chosen, and those that are there if they are kept.
+  // The bytes at a moment of the step: those of any choice, and those of each value that is kept.
   struct Moment {
     std::int64_t fixed_bytes = 0;
     Weights bytes = {};
@@ -73,16 +76,18 @@ class RecomputeChoices {
   std::vector<Choice> hull(const Weights& weights) const;
 
   const Program& program_;
-  std::vector<double> us_;      // by node
+  std::vector<double> us_;      // Microseconds by node.
   std::vector<bool> constant_;  // by node
   std::vector<int> blocks_;     // by node
   int block_count_ = 0;
   std::vector<NodeId> nodes_, makers_;
-  std::vector<bool> saved_;                   // by base value
-  std::vector<std::vector<NodeId>> readers_;  // by base value: forward nodes
-  Weights bytes_;                             // without what blocks read from each other
+  std::vector<bool> saved_;  // For each base value, whether it is saved for backward.
+  // For each base value, the forward nodes that read it.
+  std::vector<std::vector<NodeId>> readers_;
+  Weights bytes_;  // Without the values that blocks read from each other.
 
-  // A lower bound at one moment of the step; made when it is asked for, as it needs many cuts.
+  // A lower bound at one moment of the step. It is computed when first needed, because it takes
+  // many cuts.
   struct Bound {
     std::int64_t fixed_bytes = 0;
     std::vector<Choice> hull;
@@ -91,8 +96,8 @@ class RecomputeChoices {
   std::vector<Bound> bounds_;
 };
 
-// Leaves in the device's memory, and what the nodes of blocks have made that is read in backward: a
-// lower bound on the peak of a program with backward, whatever the passes after `recompute` do.
+// A lower bound on the peak of a program with backward, whatever the passes after `recompute` do:
+// leaves in the device's memory, and results of blocks' nodes that backward reads.
 std::int64_t held_when_backward_begins(const Program& program);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Live bytes of a step when some of its forward nodes run again: fast, for a search that compares
-// thousands of sets of nodes, and not exact, as passes that follow still change the step.
+// Estimates the live bytes of a step if some of its forward nodes are recomputed. It is fast enough
+// for a search over thousands of sets, and not exact, because later passes still change the step.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,21 @@ namespace tracestep {
 
 class RecomputeProfile {
  public:
-  // Both must outlive it.
+  // Both arguments must outlive this object.
   RecomputeProfile(const Program& program, const RecomputeChoices& choices);
 
   struct Profile {
-    double us = 0.0;                            // modelled time of what runs again
-    std::vector<std::int64_t> live_bytes = {};  // by node: the most, with what runs again for it
+    double us = 0.0;  // The modelled time of recomputed nodes.
+    // For each node, the most live bytes while it runs, including what is recomputed for it.
+    std::vector<std::int64_t> live_bytes = {};
     std::int64_t peak_bytes() const;
   };
-  // The profile of a choice, with copies where recompute_nodes() would place them. Leaves are not
-  // counted, and neither are updates, which take their place.
+  // The profile of a choice, with recomputed nodes where recompute_nodes() would place them. Leaves
+  // are not counted, and neither are updates, which reuse the bytes of leaves.
   Profile of(const std::vector<bool>& again) const;
 
-  // Takes nodes out of `again` one after the other, as long as live bytes stay within `limit`: each
-  // time the one that saves most time for its share of the room that is left where it needs it.
+  // Removes nodes from `again` one by one, as long as live bytes stay within `limit`: each time the
+  // one that saves the most time for the share that it takes of the remaining bytes.
   std::vector<bool> lightened(std::vector<bool> again, std::int64_t limit_bytes) const;
 
  private:
@@ -34,9 +35,10 @@ class RecomputeProfile {
 
   const Program& program_;
   const RecomputeChoices& choices_;
-  std::vector<std::vector<ValueId>> reads_, makes_;  // by node: base values, without leaves
-  std::vector<std::int64_t> bytes_;                  // by base value
-  std::vector<bool> stays_;                          // by base value: alive when the step ends
+  // For each node, the base values that it reads and makes, without leaves.
+  std::vector<std::vector<ValueId>> reads_, makes_;
+  std::vector<std::int64_t> bytes_;  // Bytes by base value.
+  std::vector<bool> stays_;  // For each base value, whether it is alive at the end of the step.
 };
 
 }  // namespace tracestep

@@ -5,6 +5,7 @@
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
 #include "passes/autograd.h"
+#include "passes/pass_rules.h"
 
 namespace tracestep {
 namespace {
@@ -70,7 +71,7 @@ class Reduce {
     return r_.builder().call1("cast", {sum}, {{"dtype", dtype}});
   }
 
-  // With shard=1 a rank keeps its whole gradients until backward has ended.
+  // With shard=1, a rank keeps whole gradients until backward has ended.
   void sum_ready_at(NodeId node) {
     const auto found = ready_.find(node);
     if (found == ready_.end()) return;
@@ -133,6 +134,15 @@ class Reduce {
 
 Program reduce(const Program& program, const Parallel& choice) {
   return Reduce(program, choice).run();
+}
+
+bool reduces(const PassOptions& o) {
+  const bool is_summed = o.context.has_gradients && o.context.sums_shards;
+  return o.run.parallel.is_on() && o.trains() && !is_summed;
+}
+
+Program reduce(const Program& p, const PassOptions& o) {
+  return reduce(p, o.run.parallel);
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -91,6 +92,10 @@ class Regather {
 
 Program regather(const Program& program) {
   return Regather(program).run();
+}
+
+bool regathers(const PassOptions& o) {
+  return (o.shards_weights() || keeps_nf4(o)) && o.differentiates();
 }
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// What passes share that compute rows in chunks, one chunk after the other.
+// Helpers for passes that compute rows in chunks, one chunk after the other.
 #pragma once
 
 #include <vector>
@@ -7,18 +7,18 @@
 
 namespace tracestep {
 
-// The axes of a product as its record says.
+// The axes of a product, by its op's record.
 ProductAxes axes_of(const Program& program, const Node& product);
 
-// Adds a product over the rows of a chunk to `total`, the sum over the chunks before it ("no
-// value": there are none), in the dtype in which such operands are summed. `product` has the op and
-// the attributes; `adds`: whether the device adds within a product.
+// Adds a product over the rows of a chunk to `total`, the sum over earlier chunks ("no value":
+// there are none), in the dtype in which such operands are summed. `product` provides the op and
+// its attributes; `adds`: the device can add within a product.
 Val add_product(Builder& builder, const Node& product, std::vector<Val> operands, Val total,
                 bool adds);
-// The op that adds within a product.
+// The op that multiplies and adds to a tensor.
 inline constexpr const char* kProductAndSum = "matmul_add";
 
-// The first row of chunk `index` of `chunks`, of nearly equal numbers of rows.
+// The first row of chunk `index`, if rows are divided into `chunks` of nearly equal size.
 constexpr std::int64_t chunk_start(std::int64_t index, std::int64_t chunks, std::int64_t rows) {
   return index * rows / chunks;
 }

@@ -1,4 +1,5 @@
 #include "passes/memory_passes.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -108,6 +109,11 @@ class Shadow {
 
 Program shadow(const Program& program, Shadows which) {
   return Shadow(program, which).run();
+}
+
+// The update of a weight can then write its narrow copy.
+bool keeps_shadows(const PassOptions& o) {
+  return o.trains() && o.run.updates == UpdateTime::kEnd;
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
@@ -63,6 +64,10 @@ class Shard {
 
 Program shard(const Program& program, const RankGroup& group) {
   return Shard(program, group).run();
+}
+
+Program shard(const Program& p, const PassOptions& o) {
+  return shard(p, o.run.parallel.across_replicas());
 }
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include <map>
 
@@ -310,7 +311,7 @@ class Split {
     return shape(row).rank() == 1 && shape(row).back() == shape(id).back() ? row : kNoValue;
   }
 
-  // All operands are divided alike; a row that is added to every row is whole.
+  // Divides all operands alike; a row that is added to every row stays whole.
   void elementwise(const Node& node) {
     const ValueId x = node.inputs[0];
     std::vector<Val> operands;
@@ -356,7 +357,8 @@ class Split {
     copy_parts(node, own);
   }
 
-  // Each matrix of the last two axes is computed by itself; what all of them share is whole.
+  // Computes each matrix of the last two axes separately; operands that all of them share stay
+  // whole.
   void by_leading_axes(const Node& node) {
     const Part own = part(node.inputs[0]);
     if (own.axis < 0 || own.axis > shape(node.inputs[0]).rank() - 3) refuse(node);
@@ -453,6 +455,10 @@ std::optional<int> split_axis(std::string_view parameter) {
 
 Program split(const Program& program, const Parallel& choice) {
   return Split(program, choice).run();
+}
+
+Program split(const Program& p, const PassOptions& o) {
+  return split(p, o.run.parallel);
 }
 
 }  // namespace tracestep

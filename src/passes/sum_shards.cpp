@@ -1,4 +1,5 @@
 #include "passes/parallel_passes.h"
+#include "passes/pass_rules.h"
 
 #include "ir/rewrite.h"
 #include "ops/collective_sizes.h"
@@ -40,6 +41,14 @@ Program sum_shards(const Program& program, const RankGroup& group) {
     r.replace(node.outputs[0], is_whole ? call(node, "all_reduce", own) : own);
   }
   return r.finish();
+}
+
+bool sums_shards(const PassOptions& o) {
+  return o.context.sums_shards && o.run.parallel.replicas() > 1 && !o.context.has_gradients;
+}
+
+Program sum_shards(const Program& p, const PassOptions& o) {
+  return sum_shards(p, o.run.parallel.across_replicas());
 }
 
 }  // namespace tracestep

@@ -1,3 +1,4 @@
+#include "passes/pass_rules.h"
 #include "passes/update_passes.h"
 
 #include <algorithm>
@@ -73,6 +74,15 @@ Program update_beside(const Program& program, bool joins,
     has_moved = true;
   }
   return has_moved ? r.finish() : program;
+}
+
+// A CPU runs lane 1 in its place; among several ranks that lane is for collectives.
+bool updates_beside(const PassOptions& o) {
+  return o.updates() && o.context.traits.has_lanes() && !o.run.parallel.is_on();
+}
+
+Program update_beside(const Program& p, const PassOptions& o) {
+  return update_beside(p, o.updates_at_end(), [&](const OpDef& op) { return o.has_kernel(op); });
 }
 
 }  // namespace tracestep

@@ -65,7 +65,8 @@ class EarlyUpdates {
     }
   }
 
-  // By value: the last node outside the optimizer that reads it, also through views and assemblies.
+  // For each value, the last node outside of the optimizer that reads it, also through views and
+  // assemblies.
   std::vector<NodeId> last_readers() const {
     std::vector<NodeId> out(program_.values.size(), kAtOnce);
     for (auto id = static_cast<NodeId>(program_.nodes.size()); id-- > 0;) {
@@ -80,7 +81,7 @@ class EarlyUpdates {
     return out;
   }
 
-  // By node of the optimizer: the last of the others that must run before it.
+  // For each optimizer node, the last of the other nodes that must run before it.
   std::vector<NodeId> due_behind() const {
     const std::vector<NodeId> last = last_readers();
     std::vector<NodeId> out(program_.nodes.size(), kAtOnce);

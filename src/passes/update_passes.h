@@ -1,4 +1,4 @@
-// Passes that say when and where weights are updated, and in how many launches.
+// Passes that decide when and where weights are updated, and in how many launches.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,20 @@
 
 namespace tracestep {
 
-// When weights are updated: after backward, or inside it. Moves every update into backward,
-// directly behind what comes last: its gradient, or a reader of what it overwrites. So the
-// gradients are never all alive at once. The nodes are the same, and so are their results. Updates
-// that wait for all gradients, as clipping by their norm does, stay at the end.
+// Moves every update into backward, directly behind its gradient or, if later, the last reader of
+// what it overwrites, so that the gradients are never all alive at once. The nodes are the same,
+// and so are their results. Updates that wait for all gradients, as with clipping by their norm,
+// stay at the end.
 Program update_early(const Program& program);
 
-// Updates beside backward: on the lane on which they run while the products of other layers do.
-// Moves updates that have all they read before the last matrix product of the step behind it
-// (update_early()), and puts them on lane 1 (analysis/lanes.h). With `joins` those of a layer, and
-// those outside all layers, become one call each, which takes in the casts to narrow copies. On
-// lane 0 stay updates that no product follows, those of vectors, which are too small, and those
-// whose results another node reads. Where each waits for all gradients, as clipping does, nothing
-// changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of the joined
-// call.
+// Runs updates at the same time as backward, on their own lane, while the products of other layers
+// run. An update is moved (update_early()) and put on lane 1 (analysis/lanes.h) if all its operands
+// are ready before the last matrix product of the step. With `joins`, the updates of each layer,
+// and those outside all layers, become one call each, which includes the casts to narrow copies.
+// Lane 0 keeps updates that no product follows, updates of vectors, which are too small, and those
+// whose results another node reads. If every update waits for all gradients, as with clipping,
+// nothing changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of
+// the joined call.
 Program update_beside(const Program& program, bool joins,
                       const std::function<bool(const OpDef&)>& has_kernel);
 
@@ -42,16 +42,15 @@ Program update_beside(const Program& program, bool joins,
 // - Otherwise the gradients that can be in the last batch have a call of their own.
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const Parallel& choice = {});
-// As join(), on one rank and for each part by itself. `part_of`: the part that a call belongs to;
-// nullopt: it stays as it is.
+// As join(), on one rank and within each part. `part_of`: the part that a call belongs to; nullopt:
+// it stays as it is.
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
 
-// Places in the host's memory what only updates read: the optimizer's moments, and weights whose
-// narrow copies the rest of the step reads. Scalar states stay where they are. The nodes are the
-// same, and so are their results: the kernels of the updates read and write the host's memory
-// directly, both ways at once, so that nothing is copied and no buffer of the device holds a part
-// of it.
+// Places in the host's memory what only updates read: the optimizer's moments, and weights of which
+// the rest of the step reads narrow copies. Scalar states stay on the device. Nodes and results do
+// not change: the update kernels read and write the host's memory directly, in both directions at
+// once, so nothing is copied and no buffer of the device holds a part of it.
 Program offload(const Program& program);
 
 }  // namespace tracestep

@@ -38,7 +38,7 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
   }
 }
 
-// Where a is packed once for all, a panel of its blocks takes no more than so much.
+// The most bytes of a panel of blocks of a that is packed once for all threads.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
 // Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.

@@ -9,37 +9,40 @@
 
 namespace tracestep {
 
-// The packed matrix product, cut by its shape alone: neither bits nor blocks depend on the number
-// of threads, which take blocks one after the other. Results depend bitwise on `block_k` and
-// `splits`.
+// How the packed matrix product is divided into blocks. It depends on the shape only, so neither
+// bits nor blocks depend on the number of threads, which take the blocks one after the other.
+// Results depend bitwise on `block_k` and `splits`.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
   std::int64_t blocks_m = 0, blocks_n = 0, blocks_k = 0;
-  std::int64_t strip_k = 0;  // of a packed strip: block_k, of bfloat16 operands half of it
-  std::int64_t splits = 1;   // parts of K, whose results are summed in order at the end
-  bool is_vector = false;    // m or n is 1: no packing, each matrix element is used once
-  // Whether a is packed once for all blocks beside each other, of a panel of so many blocks of rows
-  // at a time, or by each block for itself, one chunk of K at a time.
+  // The depth of a packed strip: block_k, or half of it for bfloat16 operands.
+  std::int64_t strip_k = 0;
+  // The number of parts of K, whose results are summed in order at the end.
+  std::int64_t splits = 1;
+  // True: m or n is 1, so each matrix element is used once and nothing is packed.
+  bool is_vector = false;
+  // True: a is packed once for all blocks side by side, for a panel of several blocks of rows at a
+  // time. False: each block packs its part of a itself, one chunk of K at a time.
   bool shares_a = false;
   std::int64_t panel_blocks = 0;
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
-  // Floats of a packed block of a, over as much of K as a strip holds, and over a whole chunk.
+  // The floats of a packed block of a: for the depth of a strip, and for a whole chunk of K.
   std::int64_t packed_a() const;
   std::int64_t packed_chunk() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
-  // Floats of scratch that one thread needs: a packed block of a unless that is shared, a packed
-  // strip of b, and, for low precision and for what is added to a tensor, a block of the result.
+  // The floats of scratch that a thread needs: a packed block of a unless it is shared, a packed
+  // strip of b, and a block of the result for low precision and if the result is added to a tensor.
   std::int64_t floats_per_thread() const {
     return (shares_a ? 0 : packed_a()) + packed_b() + result_block;
   }
-  // Floats of what is packed of a for all threads.
+  // The floats of the packed a that all threads share.
   std::int64_t shared_floats() const {
     return shares_a ? panel_blocks * blocks_k * packed_chunk() : 0;
   }
-  // Floats of partial results of all splits.
+  // The floats of the partial results of all splits.
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
@@ -47,36 +50,42 @@ struct GemmPlan {
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 
-// Parts into which the reduced elements of each result are cut, so that few results of many
-// elements keep all threads busy; each part leaves one double per result in the workspace.
+// Into how many parts the reduced elements of each result are divided, so that few results of many
+// elements keep all threads busy. Each part leaves a double for each result in the workspace.
 std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced);
 std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced);
 
-// Elements per partial sum of global_norm.
+// The number of elements in a partial sum of global_norm.
 inline constexpr std::int64_t kNormChunk = 65536;
 
-// Rows whose weight gradients rms_norm_grad and layer_norm_grad sum in one go; every block of rows
-// leaves one float per column.
+// How many rows rms_norm_grad and layer_norm_grad sum at a time for the gradient of the weight;
+// every such block of rows leaves a float for each column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
-// flash_attention and its gradient. The workspace begins with what all threads share, then every
-// thread has scratch floats for its own tiles. Sizes assume the widest strips of any SIMD target.
+// The division of work in flash_attention and its gradient. The workspace begins with what all
+// threads share, then each thread has scratch for its own tiles. Sizes assume the widest strips of
+// any SIMD target.
 struct AttentionPlan {
-  static constexpr std::int64_t kQueries = 224;    // of a forward tile, and of a backward panel
-  static constexpr std::int64_t kLeastPanel = 48;  // the smallest panel of any target
-  static constexpr std::int64_t kKeys = 72;        // of a forward tile, before rounding up
+  // The queries of a forward tile, and of a backward panel.
+  static constexpr std::int64_t kQueries = 224;
+  // The fewest queries of a panel on any SIMD target.
+  static constexpr std::int64_t kLeastPanel = 48;
+  static constexpr std::int64_t kKeys = 72;  // The keys of a forward tile, before rounding up.
   static constexpr std::int64_t kWidestStrip = 32, kTallestStrip = 14;
-  static constexpr std::int64_t kAligned = 16;  // floats; every tile begins at a multiple of it
+  // Every tile begins at a multiple of this many floats.
+  static constexpr std::int64_t kAligned = 16;
 
   AttentionSizes sizes;
   std::int64_t padded_width = 0;
-  std::int64_t backward_keys = 0;  // of a block that is kept for all queries, before rounding up
+  // The keys of a block in backward, before rounding up; a block is kept while all queries pass.
+  std::int64_t backward_keys = 0;
 
   std::int64_t forward_floats_per_thread() const;
   std::int64_t forward_bytes(int threads) const;
 
-  // Shared: two floats for every row, the gradient of q in float32 where its dtype is narrower, and
-  // for every panel of queries a 32-bit count of the key blocks that have been added to it.
+  // The floats that all threads share: two for every row, the gradient of q in float32 if its dtype
+  // is narrower, and for every panel of queries a 32-bit count of the key blocks that were added to
+  // it.
   std::int64_t row_floats() const;
   std::int64_t dq_floats() const;
   std::int64_t turn_counters() const;

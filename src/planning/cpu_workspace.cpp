@@ -1,4 +1,4 @@
-// Workspace of the CPU kernels.
+// Computes the workspace of the CPU kernels.
 #include "base/integers.h"
 #include "planning/cpu_plans.h"
 #include "planning/workspace_rules.h"

@@ -14,15 +14,15 @@ namespace tracestep {
 // of a width at which rows cannot, which are copied. kPortable (sm_80 and later): any other call.
 enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
 
-// Columns of 16 bits in rows of whole 16 bytes, without which the copy engine reads nothing. Where
-// these are more than `width`, the Hopper kernels run on copies of such rows.
+// The number of 16-bit columns in rows rounded up to whole 16 bytes, without which the copy engine
+// cannot read them. If it is more than `width`, the Hopper kernels run on copies with such rows.
 constexpr std::int64_t hopper_row_width(std::int64_t width) {
   return round_up(width, 8);
 }
 
-// The smallest width that Hopper's kernels are compiled for and that holds this one; 0: there is
-// none. The copy engine fills the columns past a row's end with zeros. Up to 16 the portable
-// kernels are faster.
+// The smallest width for which Hopper's kernels are compiled and that is at least `width`; 0: there
+// is none. The copy engine fills the columns beyond a row's end with zeros. Up to a width of 16,
+// the portable kernels are faster.
 inline int hopper_attention_width(std::int64_t width) {
   if (width <= 16) return 0;
   constexpr int kWidths[] = {64, 80, 96, 128, 192, 256};
@@ -32,7 +32,8 @@ inline int hopper_attention_width(std::int64_t width) {
   return 0;
 }
 
-// The smallest width that the portable kernels are compiled for and that holds this one, up to 256.
+// The smallest width, up to 256, for which the portable kernels are compiled and that is at least
+// `width`.
 inline int portable_attention_width(std::int64_t width) {
   constexpr int kWidths[] = {16, 32, 64, 80, 96, 128};
   for (const int padded : kWidths) {
@@ -41,28 +42,32 @@ inline int portable_attention_width(std::int64_t width) {
   return 256;
 }
 
-// Backward of wider heads does not add up dq across blocks, and needs no room for the sums.
+// The widest head for which backward adds up dq across blocks, which needs room for the sums.
 constexpr int kWidestSummedHead = 128;
 
 struct AttentionExtent {
-  std::int64_t heads = 0, key_heads = 0;  // of q, and of k and v, of the whole batch
+  // The heads of q, and those of k and v, over the whole batch.
+  std::int64_t heads = 0, key_heads = 0;
   std::int64_t queries = 0, keys = 0, width = 0;
   bool is_float32 = false;
-  int parts = 2;              // float16 ones of a float32 operand
-  bool deterministic = true;  // Hopper, backward: additions to dq take turns
+  int parts = 2;  // The number of float16 parts of a float32 operand.
+  // True: in backward on Hopper, additions to dq happen in a fixed order.
+  bool deterministic = true;
 };
 
-// Offsets in bytes, multiples of 256; what a call does not need takes no room.
+// Offsets in bytes, multiples of 256; what a call does not need has size 0.
 struct AttentionWorkspace {
-  std::int64_t padded_queries = 0;  // whole blocks of 128
-  // Backward, of every padded query: float32; the latter two for float32 operands.
+  std::int64_t padded_queries = 0;  // The number of queries, rounded up to whole blocks of 128.
+  // Backward: float32 values of every padded query; the latter two only for float32 operands.
   std::int64_t lse2 = 0, delta = 0, exponent = 0, correction = 0;
-  // float32 operands: the range of each head of keys, then q, k, v and, backward, dO in parts.
+  // For float32 operands: the range of each head of keys, then the parts of q, k, v and, in
+  // backward, dO.
   std::int64_t ranges = 0, split[4] = {};
-  // Hopper. Forward: the counter that hands out tiles. Backward: float32 sums of dq, [heads, padded
-  // queries, compiled width], and counters for the order of additions; not of wide heads.
+  // On Hopper. Forward: the counter from which blocks take tiles. Backward, except for wide heads:
+  // float32 sums of dq, [heads, padded queries, compiled width], and counters for the order of
+  // additions.
   std::int64_t tiles = 0, dq_sums = 0, turns = 0;
-  // Hopper, of rows that are copied: q, k, v, o (then dq) and, backward, dO, dk, dv.
+  // On Hopper, if rows are copied: copies of q, k, v, o (then dq) and, in backward, dO, dk, dv.
   std::int64_t copies[7] = {};
   std::int64_t bytes = 0;
 };

@@ -108,8 +108,8 @@ NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width) {
 
 namespace {
 
-// Which family runs a call is decided by alignment too, which is no part of a shape: enough for
-// either, and Hopper's workspace holds the other's.
+// The alignment, which is no part of a shape, also decides which family runs a call; this is enough
+// for either, and Hopper's workspace is the larger one.
 std::int64_t attention_bytes(const AttentionSizes& a, bool is_backward) {
   const auto family =
       hopper_attention_width(a.width) > 0 ? AttentionFamily::kHopper : AttentionFamily::kPortable;

@@ -1,4 +1,4 @@
-// Workspace of the CUDA kernels; no rule depends on the GPU model.
+// Computes the workspace of the CUDA kernels; no rule depends on the GPU model.
 #include "ops/adamw_groups.h"
 #include "planning/cuda_plans.h"
 #include "planning/workspace_rules.h"

@@ -1,6 +1,5 @@
-// Records of a run about itself: time spans of nodes, memory events and counters, as plain
-// append-only lists. What they mean is worked out later, from the program; how they look on paper
-// or in a file is left to lab/report.
+// Records of a run about itself: time spans of nodes, memory events and counters, as append-only
+// lists. Other code interprets them with the program; lab/report formats them.
 #pragma once
 
 #include <array>
@@ -17,7 +16,8 @@ namespace tracestep {
 // No node: work that belongs to the whole step, such as loading a batch.
 inline constexpr std::int32_t kWholeStep = -1;
 
-// Nanoseconds of a clock that never goes back; differences mean something, the value does not.
+// Nanoseconds of a clock that never goes back. Only differences between two readings are
+// meaningful.
 inline std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -28,27 +28,28 @@ enum class MemoryAction : std::uint8_t { kAlloc, kFree, kSegmentAlloc, kSegmentF
 
 std::string_view name_of(MemoryAction action);
 
-// One step in the life of a block (asked for by a node) or a segment (asked for by the allocator
-// from the device). A free repeats the sizes of its alloc.
+// An event of a block (requested by a node) or of a segment (requested by the allocator from the
+// device). A free repeats the sizes of its allocation.
 struct MemoryEvent {
   MemoryAction action = MemoryAction::kAlloc;
   Category category = Category::kTemporary;
   std::int32_t node = kWholeStep;
   std::uint64_t address = 0;         // 0 for kOom
-  std::int64_t requested_bytes = 0;  // what the program asked for
-  std::int64_t rounded_bytes = 0;    // what the allocator set aside for it
+  std::int64_t requested_bytes = 0;  // The bytes that the program asked for.
+  std::int64_t rounded_bytes = 0;    // The bytes that the allocator set aside for it.
   std::int64_t time_ns = 0;
-  std::int64_t live_requested_bytes = 0;  // of all blocks, after this event
+  // The requested bytes of all live blocks after this event.
+  std::int64_t live_requested_bytes = 0;
 };
 
-// A node at work, or the whole step when node is kWholeStep.
+// The time span of a node's work, or of the whole step if node is kWholeStep.
 struct Span {
   std::int32_t node = kWholeStep;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
 };
 
-// Always counted: an addition costs nothing.
+// Counters, which are always counted because an addition costs nothing.
 enum class Counter : std::uint8_t { kAllocations, kSegmentAllocations };
 inline constexpr std::size_t kCounterCount = 2;
 
@@ -68,12 +69,12 @@ class Recorder {
   bool records_spans() const { return options_.spans; }
   bool records_memory() const { return options_.memory; }
 
-  // Makes room, so that recording does not allocate in the middle of a measured step.
+  // Reserves memory, so that recording does not allocate in the middle of a measured step.
   void reserve(std::size_t spans, std::size_t memory_events);
-  // Forgets spans, events and counts; keeps the room.
+  // Removes spans, events and counts; keeps the reserved memory.
   void clear();
 
-  // Ignored when that kind is not recorded.
+  // Adds a record; ignored if this kind is not recorded.
   void add(const Span& span) {
     if (options_.spans) spans_.push_back(span);
   }

@@ -1,5 +1,5 @@
-// Chooses what of a model is trained: adapters beside products of weights that stay as they are,
-// or all but some of its parts.
+// Chooses what of a model is trained: adapters beside products of frozen weights, or the whole
+// model except some frozen parts.
 #pragma once
 
 #include <cmath>
@@ -10,10 +10,10 @@
 
 namespace tracestep {
 
-// The form in which frozen weights of products are kept.
+// How the frozen weights of products are stored.
 enum class BaseWeights : std::uint8_t {
-  kStored,  // as they are, in 16 bits under autocast
-  kNf4,     // in blocks of 4-bit numbers (ops/nf4.cpp), widened in front of each product
+  kStored,  // Unchanged; in 16 bits under autocast.
+  kNf4,     // In blocks of 4-bit numbers (ops/nf4.cpp), which are widened in front of each product.
 };
 inline constexpr BaseWeights kAllBaseWeights[] = {BaseWeights::kStored, BaseWeights::kNf4};
 constexpr std::string_view name_of(BaseWeights kind) {
@@ -23,16 +23,18 @@ constexpr std::string_view name_of(BaseWeights kind) {
 // A targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A [rank, in] and
 // B [out, rank]; A and B are trained, and nothing else. Source: Hu et al., "LoRA", 2021.
 struct Adapters {
-  std::int64_t rank = 0;  // 0: there are none
+  std::int64_t rank = 0;  // The rank of A and B; 0: there are no adapters.
   double alpha = 8.0;
-  double dropout = 0.0;             // of x
-  bool is_rank_stabilised = false;  // scale = alpha/√rank (Kalajdzievski, 2023), not alpha/rank
+  double dropout = 0.0;  // The probability with which elements of x are dropped.
+  // True: scale = alpha/√rank (Kalajdzievski, 2023) instead of alpha/rank.
+  bool is_rank_stabilised = false;
   // Names of a projection ("q", "down"), or paths of weights as path_matches() reads them.
   std::vector<std::string> targets = {"q", "v"};
-  // Parts of the model that are trained whole beside the adapters, as paths.
+  // Paths of parts of the model that are trained whole besides the adapters.
   std::vector<std::string> whole = {};
   BaseWeights base = BaseWeights::kStored;
-  std::string from = {};  // the folder, as PEFT writes it, whose adapters they start as; or none
+  // The folder in PEFT's format whose adapters are loaded at the start; empty: none.
+  std::string from = {};
 
   bool is_on() const { return rank > 0; }
   double scale() const {
@@ -42,10 +44,10 @@ struct Adapters {
   friend bool operator==(const Adapters&, const Adapters&) = default;
 };
 
-// The rank that adapters have where it is not given; alpha and targets above are PEFT's as well.
+// The rank of adapters if none is given. It is PEFT's default, as those of alpha and targets are.
 inline constexpr std::int64_t kUsualRank = 8;
 
-// Parts of a model that keep their weights, as paths.
+// Paths of parts of a model whose weights are not trained.
 struct FrozenParts {
   std::vector<std::string> paths = {};
   bool any() const { return !paths.empty(); }
@@ -58,7 +60,7 @@ std::string name_of(const FrozenParts& parts);  // "none", or paths joined by "+
 // two numbers for all from A to B.
 bool path_matches(std::string_view pattern, std::string_view path);
 
-// The names of an adapter's tensors, behind the path of the product.
+// The suffixes of an adapter's tensors, which follow the path of the product.
 inline constexpr std::string_view kAdapterA = ".lora_A.weight", kAdapterB = ".lora_B.weight";
 inline bool is_adapter(std::string_view parameter) {
   return parameter.ends_with(kAdapterA) || parameter.ends_with(kAdapterB);

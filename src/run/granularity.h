@@ -1,5 +1,5 @@
-// Which composites a program keeps whole, each as one op with a kernel of its own. The others run
-// in parts, as plain framework code writes them: max, subtract, exp, sum, divide.
+// Which composite ops a program keeps whole, each with its own kernel. The others run in primitive
+// ops, as plain framework code would: max, subtract, exp, sum, divide.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,13 @@ namespace tracestep {
 class Granularity {
  public:
   static const Granularity kPrimitive;  // keeps none
-  static const Granularity kFused;      // keeps all, those of users included
+  static const Granularity kFused;      // Keeps all composites, including those of users.
 
   constexpr Granularity with(Composite composite) const {
     return Granularity(kept_ | bit_of(composite));
   }
-  // True if the program keeps ops of the composite whole; kOther only where all named ones are.
+  // True if the program keeps ops of this composite whole; for kOther, only if all named ones are
+  // kept.
   constexpr bool keeps(Composite composite) const {
     const std::uint32_t needed = composite == Composite::kOther ? all_bits() : bit_of(composite);
     return (kept_ & needed) == needed;
@@ -43,7 +44,7 @@ inline constexpr Granularity Granularity::kFused{all_bits()};
 
 inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Granularity::kFused};
 
-// "primitive", "fused", or what is kept: "norm+softmax".
+// "primitive", "fused", or the composites that are kept: "norm+softmax".
 std::string name_of(Granularity granularity);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Interprets the limit of memory of a run (Place::memory_limit_bytes). A number of bytes makes its
-// device a smaller one, and never a larger: what the machine has free is looked at beside it.
+// Interprets the memory limit of a run (Place::memory_limit_bytes). A number of bytes can only make
+// the device smaller; what the machine has free limits it too.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace tracestep {
 
-// No number of bytes: the machine is not asked whether it has room (session/room.h).
+// A value of the limit that is no number of bytes: the run starts without a check that the machine
+// has room (session/room.h).
 inline constexpr std::int64_t kAnyMemory = -1;
 
 // The bytes of the limit; 0: it has none.

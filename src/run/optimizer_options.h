@@ -9,13 +9,14 @@ namespace tracestep {
 
 enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
 
-// Dynamic loss scaling (passes/loss_scaling.h).
+// The settings of dynamic loss scaling (passes/loss_scaling.h).
 struct LossScaling {
   bool enabled = false;
-  double growth = 2.0;                  // factor after `growth_interval` good steps in a row
-  double backoff = 0.5;                 // factor after a step that overflowed
-  std::int64_t growth_interval = 2000;  // good steps
-  double floor = 0.0;                   // the scale never falls below
+  // The factor on the scale after `growth_interval` steps in a row without overflow.
+  double growth = 2.0;
+  double backoff = 0.5;                 // The factor on the scale after a step that overflowed.
+  std::int64_t growth_interval = 2000;  // Steps without overflow until the scale grows.
+  double floor = 0.0;                   // The least value of the scale.
 };
 
 struct OptimizerOptions {
@@ -26,10 +27,11 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   DecayOn decay_on = DecayOn::kAll;
   Moments moments = Moments::kF32;
-  double clip = 0.0;              // largest global gradient norm; 0: off
-  bool report_norm = false;       // output "grad_norm" even without clipping
-  bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
-  LossScaling loss_scaling = {};  // gradients are scaled by the state "loss_scale"
+  // The largest global gradient norm; larger gradients are scaled down to it. 0: off.
+  double clip = 0.0;
+  bool report_norm = false;       // True: the output "grad_norm" exists even without clipping.
+  bool guard_finite = false;      // True: a step whose loss or gradient is not finite is skipped.
+  LossScaling loss_scaling = {};  // Gradients are scaled by the state "loss_scale".
 };
 
 }  // namespace tracestep

@@ -9,11 +9,11 @@
 
 namespace tracestep {
 
-// Work that collectives run beside, on a lane of their own.
+// What runs at the same time as collectives, which then have their own lane.
 enum class Overlap : std::uint8_t {
-  kOff,       // nothing: they stand between the other nodes
-  kBackward,  // what is computed meanwhile
-  kUpdates,   // sums of gradients: the updates of those that were summed before
+  kOff,       // Nothing: collectives run between the other nodes.
+  kBackward,  // The rest of backward.
+  kUpdates,   // While gradients are summed, also the updates of those that were summed before.
 };
 inline constexpr Overlap kAllOverlaps[] = {Overlap::kBackward, Overlap::kOff, Overlap::kUpdates};
 std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
@@ -24,29 +24,31 @@ std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
 struct Parallel {
   static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1, kByModel = -2;
 
-  int ranks = 1;   // of the run
-  int tensor = 1;  // of a replica
-  // The ranks of a replica divide the rows between products too (sequence parallel).
+  int ranks = 1;   // The ranks of the run.
+  int tensor = 1;  // The ranks of a replica.
+  // True: the ranks of a replica also divide the rows between products (sequence parallelism).
   bool divides_rows = false;
-  // Each replica holds only its part of: 0 nothing, 1 the optimizer's states, 2 gradients as well,
-  // 3 weights as well.
+  // Of what each replica holds only its part (ZeRO stages): 0 nothing, 1 the optimizer's states, 2
+  // gradients as well, 3 weights as well.
   int shard = 0;
-  // Gradients are summed together, and updated weights gathered together, when they are this many
-  // bytes; or kEachTensor, kAllTensors, kByModel (resolve_bucket()).
+  // The size of a batch: gradients are summed, and updated weights gathered, together as soon as
+  // they are this many bytes. Also kEachTensor, kAllTensors, kByModel (resolve_bucket()).
   std::int64_t bucket_bytes = kByModel;
-  // In mixed precision: whether gradients are summed in the low dtype, as the products made them.
+  // True: in mixed precision, gradients are summed in the low dtype in which products made them.
   bool low_sums = false;
   Overlap overlap = Overlap::kBackward;
-  // With weights in parts: how many layers ahead their weights are gathered.
+  // With shard=3: how many layers ahead of their use weights are gathered.
   int prefetch = 1;
 
   bool is_on() const { return ranks > 1; }
   bool is_divided() const { return tensor > 1; }
   int replicas() const { return ranks / tensor; }
-  // Groups of a rank: those with the same part of the model, and those of its own replica.
+  // The groups of a rank: the ranks with the same part of the model in all replicas, and the ranks
+  // of its own replica.
   RankGroup across_replicas() const { return {replicas(), tensor}; }
   RankGroup within_replica() const { return {tensor, 1}; }
-  // Collectives of two groups at the same time could wait for each other for ever.
+  // True if collectives overlap other nodes. With groups of both kinds they must not, because
+  // collectives of two groups at the same time could wait for each other forever.
   bool runs_beside() const { return overlap != Overlap::kOff && !is_divided(); }
   bool sums_beside_updates() const { return overlap == Overlap::kUpdates && runs_beside(); }
   bool shards_optimizer() const { return shard >= 1; }
@@ -54,7 +56,8 @@ struct Parallel {
   bool shards_weights() const { return shard >= 3; }
   // True if each rank updates whole tensors of the model.
   bool updates_whole_tensors() const { return !shards_optimizer() && !is_divided(); }
-  // The bytes of a full batch; unlimited for kAllTensors, and for kByModel until it is resolved.
+  // The bytes of a full batch of gradients; unlimited for kAllTensors, and for kByModel until it is
+  // resolved.
   std::int64_t full_bytes() const {
     return bucket_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : bucket_bytes;
   }
@@ -62,15 +65,15 @@ struct Parallel {
   friend bool operator==(const Parallel&, const Parallel&) = default;
 };
 
-// A link between GPUs, one direction (NVLink 4: 18 links of 25 GB/s), and what starting a
-// collective on it takes, an example.
+// An example of a link between GPUs: its rate in one direction (NVLink 4: 18 links of 25 GB/s), and
+// the time for starting a collective on it.
 inline constexpr double kLinkBytesPerS = 18 * 25e9;
 inline constexpr double kCallSeconds = 10e-6;
 
-// The choice with a size for kByModel. Batches of b bytes of s bytes of gradients cost s / b
-// starts, and the last one, b / bandwidth, stands behind backward: least at b = sqrt(s * bandwidth
-// * start). That is taken where gradients are summed whole; parts of states or weights, of which
-// batches under way add to the peak, take 25 MiB.
+// Replaces kByModel by a size. With batches of b bytes, s bytes of gradients need s / b starts, and
+// the last batch's b / bandwidth is not hidden by backward; the sum is least at b = sqrt(s *
+// bandwidth * start). This is used if gradients are summed whole. If states or weights are divided,
+// batches in progress add to the peak, so they are 25 MiB.
 Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Chooses what a step computes again in backward instead of keeping it.
+// Chooses what a step recomputes in backward instead of keeping it.
 #pragma once
 
 #include <compare>
@@ -10,21 +10,22 @@
 
 namespace tracestep {
 
-// The path of a Transformer's blocks.
+// The path of all blocks of a Transformer.
 inline constexpr std::string_view kBlocks = "layers.*";
 
 struct Recomputation {
   enum class Kind : std::uint8_t {
     kNone,
-    kParts,   // the inside of each part of the model; what it reads from outside is kept
-    kNested,  // the same for each block, and of the blocks' inputs only about log2(blocks) at a
-              // time
-    kBudget,  // the cheapest choice whose step fits into `budget_bytes`
+    kParts,  // The inside of each part of the model; what a part reads from outside is kept.
+    // The same for each block, with only about log2(blocks) of the blocks' inputs kept at a time.
+    kNested,
+    // The cheapest choice whose step fits into `budget_bytes`.
+    kBudget,  // The cheapest choice whose step fits into `budget_bytes`.
   };
   Kind kind = Kind::kNone;
-  // kParts: model paths whose parts have one name each or "*": "layers.*.ffn".
+  // With kParts: model paths in which "*" stands for one name: "layers.*.ffn".
   std::vector<std::string> paths = {};
-  int every = 1;                  // kParts: so many consecutive parts are recomputed as one
+  int every = 1;                  // With kParts: how many consecutive parts are recomputed as one.
   std::int64_t budget_bytes = 0;  // kBudget
 
   static Recomputation parts(std::vector<std::string> paths) {
@@ -38,7 +39,8 @@ struct Recomputation {
   friend auto operator<=>(const Recomputation&, const Recomputation&) = default;
 };
 
-// "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+".
+// The choice as text: "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by
+// "+".
 std::string name_of(const Recomputation& choice);
 
 }  // namespace tracestep

@@ -26,13 +26,17 @@ inline bool scales_loss(const Precision& precision) {
 
 // Where a run takes place.
 struct Place {
-  std::string device = "cpu";            // "cpu", "cuda:1"
-  int threads = 0;                       // 0: OMP_NUM_THREADS, else all allowed cores
-  std::int64_t memory_limit_bytes = 0;   // 0: none; or as run/memory_limit.h says
-  bool deterministic = false;            // refuses kernels that may not repeat bit for bit
-  bool tune = false;                     // times kernels for products without a stored choice
-  std::filesystem::path tune_file = {};  // empty: the default of tuning_path()
-  // The folder of kernels compiled at run time; empty: as the environment says.
+  std::string device = "cpu";  // "cpu", "cuda:1"
+  int threads = 0;             // The threads; 0: OMP_NUM_THREADS, else all allowed cores.
+  // The memory limit; 0: none; other values as in run/memory_limit.h.
+  std::int64_t memory_limit_bytes = 0;
+  bool deterministic = false;  // True: kernels that may not repeat bit for bit are refused.
+  // True: kernels of products without a stored choice are timed and the fastest is chosen.
+  bool tune = false;
+  // The file with stored choices of kernels; empty: the default of tuning_path().
+  std::filesystem::path tune_file = {};
+  // The folder of kernels that are compiled at run time; empty: the environment's
+  // (TRACESTEP_KERNEL_CACHE).
   std::filesystem::path kernel_cache = {};
 
   bool is_tuned() const { return tune || !tune_file.empty(); }
@@ -45,38 +49,44 @@ struct Place {
 // Every field that a flag of all commands can set has a row in the table of spec/fields.h.
 struct RunSpec {
   ModelConfig model = {};
-  BatchShape shape = {};  // of a micro-batch, where a step has several
-  // Micro-batches of a step, one after the other, which add up their gradients before the update.
+  BatchShape shape = {};  // The shape of a micro-batch if a step has several.
+  // How many micro-batches a step has; they run one after the other and accumulate gradients before
+  // the update.
   std::int64_t accumulate = 1;
   Mode mode = Mode::kStep;
   LossKind loss = LossKind::kCrossEntropy;
-  // What of the model is trained: adapters alone, or all but its frozen parts.
+  // The trained part of the model: adapters only, or everything except frozen parts.
   Adapters lora = {};
   FrozenParts frozen = {};
   Precision precision = {};
   Float8Products fp8_products = Float8Products::kPaying;
-  Float8Scaling fp8_scaling = Float8Scaling::kDelayed;  // of steps on one rank; else current
+  // The scaling in steps on one rank; other runs use current scaling.
+  Float8Scaling fp8_scaling = Float8Scaling::kDelayed;
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;
   ExecutorKind executor = ExecutorKind::kEager;
-  // The passes of compile_passes() that run; nullopt: with an arena those that pay, else none.
+  // The compile passes to run, among those of compile_passes(); nullopt: with an arena those that
+  // pay, else none.
   std::optional<std::set<std::string>> compile_passes = {};
   LaunchOrder launch_order = LaunchOrder::kSerial;
   UpdateTime updates = UpdateTime::kEnd;
   Offload offload = Offload::kNone;
   Recomputation recompute = {};
-  // Some targets do not count (nn/transformer.h); those of packed rows never do all.
+  // True: the loss of some targets does not count (nn/transformer.h). Packed rows always have such
+  // targets.
   bool masks_targets = false;
-  bool packed = false;  // rows of whole documents side by side, which do not see each other
-  // Parts that the loss, and feed-forwards, are computed in; 0: as many as pay.
+  // True: a row holds whole documents side by side, and attention does not cross them.
+  bool packed = false;
+  // The number of chunks in which the loss, and the feed-forwards, are computed; 0: chosen
+  // automatically.
   std::int64_t loss_chunks = 1, ffn_chunks = 1;
-  // The batch is divided among the replicas: `shape` is the whole one.
+  // How ranks share the step. `shape` is the whole batch, which replicas divide.
   Parallel parallel = {};
   GradientKind gradients = GradientKind::kTransient;
   OptimizerOptions optimizer = {};
-  std::uint64_t seed = 0;  // of weights, batches and sampling
+  std::uint64_t seed = 0;  // The seed of weights, batches and sampling.
   Place place = {};
-  bool verify = false;  // programs after every pass
+  bool verify = false;  // True: the program is verified after every pass.
 };
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// The choices that a run is made of, each with the word that people write for it. Flags, columns
-// and keys take their texts from name_of(); passes and executors read the values.
+// Choices of a run as enums, each with the word that people write for it. Flags, columns and keys
+// use the texts of name_of(); passes and executors read the values.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ inline constexpr AttentionForm kAllAttentionForms[] = {AttentionForm::kNaive,
                                                        AttentionForm::kFlash};
 std::string_view name_of(AttentionForm form);
 
-// Where the gradients of a run go; no word of a flag: it follows from the command.
+// Where the gradients of a run are stored. No flag sets it: it follows from the command.
 enum class GradientKind : std::uint8_t {
-  kTransient,   // outputs "grad.NAME", alive until read
-  kPersistent,  // state leaves "grad.NAME", overwritten by every run
-  kAccumulate,  // state leaves "grad.NAME", added to by every run
+  kTransient,   // Outputs "grad.NAME", which are alive until they are read.
+  kPersistent,  // State leaves "grad.NAME", which every run overwrites.
+  kAccumulate,  // State leaves "grad.NAME", to which every run adds.
 };
 
 // When weights are updated.
 enum class UpdateTime : std::uint8_t {
   kEnd,    // after backward, all together
-  kEarly,  // each as soon as its gradient is there
+  kEarly,  // Each weight as soon as its gradient is there.
 };
 inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
 std::string_view name_of(UpdateTime time);
@@ -39,8 +39,8 @@ std::string_view name_of(UpdateTime time);
 // Tensors of a step that lie in the host's memory.
 enum class Offload : std::uint8_t {
   kNone,
-  kOptimizer,    // what only updates read
-  kActivations,  // what layers keep for backward
+  kOptimizer,    // Tensors that only updates read.
+  kActivations,  // Tensors that layers keep for backward.
   kBoth,
 };
 inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer,
@@ -60,33 +60,34 @@ constexpr Offload offload_of(bool optimizer, bool activations) {
 // How AdamW's m and v are stored.
 enum class Moments : std::uint8_t {
   kF32,
-  kBF16,  // rounded at random, so that changes below half a rounding are not lost
-  k8Bit,  // codes of 8 bits, rounded at random, with a scale for each block of them
+  // bfloat16 with stochastic rounding, so that changes below half a rounding step are not lost.
+  kBF16,
+  k8Bit,  // 8-bit codes with stochastic rounding and a scale for each block of them.
 };
 inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16, Moments::k8Bit};
 std::string_view name_of(Moments moments);  // "fp32", "bf16", "8bit"
 
-// Tensors that weight decay shrinks.
+// Which tensors weight decay shrinks.
 enum class DecayOn : std::uint8_t {
   kAll,
-  kMatrices,  // tensors of two or more axes: not the gains of norms
+  kMatrices,  // Tensors of two or more axes, so not the gains of norms.
 };
 inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
 std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
 
 // Which products of the layers `fp8` runs in 8 bits.
 enum class Float8Products : std::uint8_t {
-  kPaying,  // those large enough to gain by it
+  kPaying,  // Products that are large enough to gain by it.
   kAll,
 };
 inline constexpr Float8Products kAllFloat8Products[] = {Float8Products::kPaying,
                                                         Float8Products::kAll};
 std::string_view name_of(Float8Products products);  // "paying", "all"
 
-// Where `fp8` takes the scale of an operand's codes from.
+// How `fp8` chooses the scale of an operand's codes.
 enum class Float8Scaling : std::uint8_t {
-  kDelayed,  // the operand's largest magnitude in the step before, where that still fits
-  kCurrent,  // its largest magnitude
+  kDelayed,  // By the operand's largest magnitude in the step before, if that still fits.
+  kCurrent,  // By the operand's own largest magnitude.
 };
 inline constexpr Float8Scaling kAllFloat8Scaling[] = {Float8Scaling::kDelayed,
                                                       Float8Scaling::kCurrent};
@@ -94,9 +95,9 @@ std::string_view name_of(Float8Scaling scaling);  // "delayed", "current"
 
 // The ways to run a program.
 enum class ExecutorKind : std::uint8_t {
-  kEager,     // launch by launch; buffers from the device's allocator
-  kArena,     // launch by launch; buffers at planned offsets in one arena
-  kCompiled,  // the same, and launches are captured where the device supports it
+  kEager,     // Launches node by node; buffers come from the device's allocator.
+  kArena,     // Launches node by node; buffers are at planned offsets in one arena.
+  kCompiled,  // As kArena; launches are captured if the device supports that.
 };
 inline constexpr ExecutorKind kAllExecutors[] = {ExecutorKind::kEager, ExecutorKind::kArena,
                                                  ExecutorKind::kCompiled};
@@ -105,10 +106,11 @@ constexpr bool has_arena(ExecutorKind kind) {
   return kind != ExecutorKind::kEager;
 }
 
-// When a device that can choose launches the kernels of captured steps.
+// When kernels of captured steps start, on a device that can choose.
 enum class LaunchOrder : std::uint8_t {
-  kSerial,     // each when all before it have ended
-  kDependent,  // while the one before it still runs, where the kernel itself waits for its end
+  kSerial,  // Each when all kernels before it have ended.
+  // Already while the kernel before it runs; the kernel itself waits for that one's end.
+  kDependent,
 };
 inline constexpr LaunchOrder kAllLaunchOrders[] = {LaunchOrder::kSerial, LaunchOrder::kDependent};
 std::string_view name_of(LaunchOrder order);

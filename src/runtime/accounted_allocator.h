@@ -1,5 +1,5 @@
-// Base of all allocators: the limit, the statistics, the recorded events and the out-of-memory
-// error. Derived classes decide where blocks lie.
+// The base of all allocators, with the limit, the statistics, the recorded events and the
+// out-of-memory error. Derived classes decide where blocks lie.
 #pragma once
 
 #include <string>
@@ -38,10 +38,12 @@ class AccountedAllocator : public Allocator {
   void count_free(const LiveAllocation& block, std::int64_t rounded_bytes);
   // Adds the block, or the parts that it consists of, to a list of live allocations.
   static void append_parts(std::vector<LiveAllocation>& list, const LiveAllocation& block);
-  // Maps from and unmaps to the source, counted as reserved; nullptr when the source has no more.
+  // Maps memory from the source or returns it, and counts it as reserved; nullptr when the source
+  // has no more.
   void* map(std::int64_t bytes, const AllocationTag& tag);
   void unmap(void* address, std::int64_t bytes);
-  // `limit_bytes` as in the error; 0: the source itself ran out of memory.
+  // Throws OutOfMemory. `limit_bytes`: the limit to name in the error; 0: the source itself ran out
+  // of memory.
   [[noreturn]] void out_of_memory(std::int64_t bytes, std::int64_t limit_bytes,
                                   const AllocationTag& tag);
 

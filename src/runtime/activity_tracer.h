@@ -11,7 +11,7 @@ class ActivityTracer {
   virtual ~ActivityTracer() = default;
   // Starts recording. Only one tracer of a process may record at a time.
   virtual void start() = 0;
-  // Work that this thread launches between enter() and leave() belongs to `node`.
+  // Begins work of `node`: what this thread launches until leave() belongs to it.
   virtual void enter(NodeId node) = 0;
   virtual void leave() = 0;
   // True if work that is captured between enter() and leave() keeps its node when it runs. False:

@@ -1,4 +1,5 @@
-// The out-of-memory error: says in words what holds the memory, from the exact tags.
+// The out-of-memory error, whose message names what holds the memory, by the exact tags of
+// allocations.
 #include "runtime/allocator.h"
 
 #include <algorithm>

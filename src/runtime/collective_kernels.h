@@ -5,11 +5,11 @@
 
 namespace tracestep {
 
-// all_reduce, reduce_scatter and all_gather. Preparing one throws Error{kUsage} when the device
-// belongs to no group, or to one that is not made up of groups as the program wants.
+// Adds all_reduce, reduce_scatter and all_gather. Preparing one throws Error{kUsage} if the device
+// belongs to no group, or to one that lacks the subgroups which the program uses.
 void add_group_kernels(KernelTable& table);
-// Adds these, own_part, own_indices and on_first_rank, for devices whose memory the host can read
-// and write.
+// Adds the kernels of add_group_kernels(), and own_part, own_indices and on_first_rank, for devices
+// whose memory the host can access.
 void add_collective_kernels(KernelTable& table);
 
 }  // namespace tracestep

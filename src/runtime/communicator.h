@@ -16,7 +16,7 @@ namespace tracestep {
 class Device;
 class Processes;
 
-// Thrown by the calls of a group that a rank has ended.
+// Thrown by calls of a group after one of its ranks ended it.
 class GroupEnded : public Error {
  public:
   GroupEnded() : Error(ErrorCode::kFailed, "group", "another rank ended the run") {}
@@ -36,27 +36,29 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
 
-  // x: [whole] → y: [whole], which may be the same memory.
+  // Sums x: [whole] over all ranks into y: [whole], which may be the same memory.
   virtual void all_reduce(const TensorRef& x, const TensorRef& y) = 0;
-  // x: [whole] → part, padded with zeros.
+  // Sums x: [whole] over all ranks; each rank gets its part, padded with zeros.
   virtual void reduce_scatter(const TensorRef& x, const TensorRef& part) = 0;
-  // part → y: [whole].
+  // Joins the parts of all ranks into y: [whole].
   virtual void all_gather(const TensorRef& part, const TensorRef& y) = 0;
 
-  // This rank's end of its group of some of the ranks; this communicator if it has all of them. All
-  // ranks must ask for the same groups in the same order, and not while one is in a call. What they
-  // receive counts here too, and they end with this group.
+  // This rank's communicator in its subgroup; this communicator itself if the subgroup has all
+  // ranks. All ranks must ask for the same groups in the same order, and not while one is in a
+  // call. Bytes that the subgroup receives count here too, and it ends with this group.
   virtual Communicator& among(const RankGroup& group) = 0;
 
-  // The lane of the device on which the next calls are issued: 0, except while a step is issued.
+  // Sets the device's lane on which the next calls are issued; it is 0 except while a step is
+  // issued.
   virtual void use_lane(int /*lane*/) {}
-  // Calls between the two may be issued together, at the end; their operands must live until then.
+  // Calls between begin_batch() and end_batch() may be issued together, at the end; their operands
+  // must live until then.
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // Bytes that this rank got from the others so far.
+  // The bytes that this rank has received from the others.
   virtual std::int64_t received_bytes() const = 0;
-  // Ends the calls of all ranks, those that wait and those to come, with GroupEnded.
+  // Ends the calls of all ranks, waiting and future ones, with GroupEnded.
   virtual void end() = 0;
   // Makes an ended group usable again. No rank may be in a call.
   virtual void restart() = 0;
@@ -64,8 +66,8 @@ class Communicator {
   virtual Processes* processes() const { return nullptr; }
 };
 
-// The ends that belong to this process of a new group of so many ranks, in their order: of all
-// ranks, or of this process alone. `first`: the device of the first of them.
+// Makes the communicators of a new group of this many ranks that belong to this process, in the
+// order of ranks: of all ranks, or of this process alone. `first`: the device of the first of them.
 using GroupFactory =
     std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
 

@@ -1,4 +1,4 @@
-// Device: what executors, stores and measurements need of a back end.
+// Device: the interface of a back end, as executors, stores and measurements need it.
 #pragma once
 
 #include <functional>
@@ -24,23 +24,23 @@ namespace tracestep {
 class Marks {
  public:
   virtual ~Marks() = default;
-  // Places mark i after everything issued so far.
+  // Sets mark i behind everything issued up to now.
   virtual void set(std::size_t i) = 0;
-  // Waits until the device reached marks i and j; nanoseconds from i to j.
+  // Waits until the device has reached marks i and j, and returns the nanoseconds from i to j.
   virtual std::int64_t between_ns(std::size_t i, std::size_t j) = 0;
 };
 
-// Points in the work of a device's lanes, for other lanes to wait for.
+// Points in the work of one lane of a device, for which other lanes can wait.
 class LaneEvents {
  public:
   virtual ~LaneEvents() = default;
-  // Event i is reached when all is done that was issued on `lane` so far.
+  // Sets event i on `lane`: it is reached when everything that was issued there up to now is done.
   virtual void set(std::size_t i, int lane) = 0;
-  // Work issued later on `lane` runs after event i as it was last set.
+  // Makes work that is issued on `lane` from now on wait for event i as it was last set.
   virtual void wait(std::size_t i, int lane) = 0;
 };
 
-// Small results that a device sends to the host, which need not wait for the work behind them.
+// Sends small results from the device to the host without waiting for work that was issued later.
 class Outbox {
  public:
   static constexpr std::size_t kMostValues = 4, kMostBytes = 8;
@@ -49,10 +49,11 @@ class Outbox {
   // Sends the values at these addresses of device memory, behind everything issued on lane 0 so
   // far. Where that is captured, every replay sends them again.
   virtual void send(std::span<const void* const> values) = 0;
-  // To be called after each replay.
+  // Must be called after each replay of captured work that sends.
   virtual void count_replay() = 0;
-  // Waits until what was sent last is there; the bytes of value i, until the next send. All work
-  // issued before it is done then. Throws what synchronize() throws.
+  // Waits until the latest values have arrived, and returns the bytes of value i, which are valid
+  // until the next send. All work that was issued before that send is done by then. Throws what
+  // synchronize() throws.
   virtual std::span<const std::byte> read(std::size_t i) = 0;
 };
 
@@ -62,7 +63,7 @@ class CapturedWork {
   virtual ~CapturedWork() = default;
   // Issues all captured launches. Throws DeviceError.
   virtual void launch() = 0;
-  // The kernels, copies and fills that one launch() runs.
+  // The number of kernels, copies and fills in one launch().
   virtual std::int64_t kernels() const = 0;
 };
 
@@ -72,15 +73,16 @@ class Device {
   virtual const std::string& name() const = 0;  // "cpu", "null", "reference", "cuda:0"
   virtual const DeviceTraits& traits() const = 0;
   virtual Allocator& allocator() = 0;
-  // Allocates memory of the host that the device's kernels and copies reach. Leaves with
-  // Memory::kHost lie there. It has no limit but what the host can give. A device without memory of
-  // its own (DeviceTraits) has one allocator for both; its programs place nothing in the host's.
+  // The allocator of host memory that the device's kernels and copies can reach; leaves with
+  // Memory::kHost are allocated there. Only the host's memory limits it. A device without its own
+  // memory (DeviceTraits) has one allocator for both, and its programs place nothing in the host's.
   virtual Allocator& host_allocator() { return allocator(); }
-  // Live bytes there, as asked for; 0 on a device without memory of its own.
+  // The requested bytes that are live in the host's memory; 0 on a device without memory of its
+  // own.
   std::int64_t host_bytes() {
     return traits().has_own_memory() ? host_allocator().stats().requested_bytes : 0;
   }
-  // False: the op must be decomposed, or cannot run here.
+  // True if the op has a kernel. If not, it must be decomposed or cannot run on this device.
   virtual bool has_kernel(const OpDef& op) const = 0;
   // Makes the call ready to launch: chooses, plans and compiles what it needs. The op must have a
   // kernel; the result must not outlive the device.
@@ -96,12 +98,14 @@ class Device {
   // Blocking copies between host and device memory.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
-  // As copy_in(), to memory that no work under way uses: the copy need not wait for that work.
+  // As copy_in(), to memory that no work in progress uses, so that the copy need not wait for that
+  // work.
   virtual void copy_in_beside(void* device, const void* host, std::int64_t bytes) {
     copy_in(device, host, bytes);
   }
-  // An outbox for so many values of so many bytes (Outbox's limits); nullptr: results are on the
-  // host as soon as run() returns, or it has to wait for all work.
+  // An outbox for values of these sizes in bytes, within Outbox's limits. nullptr: there is none,
+  // because results are on the host as soon as run() returns, or because the host has to wait for
+  // all work.
   virtual std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes);
   // Sets device memory to zero bits, before any work issued later.
   virtual void zero(void* device, std::int64_t bytes) = 0;
@@ -109,37 +113,37 @@ class Device {
   virtual void synchronize() {}
   // True if kernels return before their work is done.
   virtual bool is_asynchronous() const { return false; }
-  // Room for `count` marks.
+  // Makes `count` marks.
   virtual std::unique_ptr<Marks> make_marks(std::size_t count);
-  // Time that two marks around one kernel add to it: to be taken off the time between them. It is
-  // less for marks with several kernels in between.
+  // The nanoseconds that two marks around one kernel add to its time, to be subtracted from the
+  // time between them. With several kernels in between, marks add less.
   virtual std::int64_t mark_overhead_ns() { return 0; }
-  // Between hold() and release() an asynchronous device only queues what it is given, so that marks
-  // measure its work and not the host's pace. Nothing that waits for the device may be called in
-  // between, and at most a few hundred kernels may be issued.
+  // Between hold() and release() an asynchronous device queues work without running it, so that
+  // marks then measure the device and not how fast the host issues. Nothing that waits for the
+  // device may be called in between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // Native stream for LaunchContext::stream, of lane 0. Work of lane 1 may run at the same time;
-  // the issuing thread orders both by lane events.
+  // The native stream of lane 0, for LaunchContext::stream. Work of lane 1 may run at the same
+  // time; the issuing thread orders the two by lane events.
   virtual void* stream() { return nullptr; }
   virtual void* stream_beside() { return stream(); }
-  // Room for `count` events; nullptr: the device has one lane.
+  // Makes `count` lane events; nullptr: the device has only one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
-  // The group that the device is a rank of; nullptr: it runs alone. The group must outlive what is
-  // prepared meanwhile.
+  // The group in which the device is a rank; nullptr: it runs alone. The group must outlive
+  // everything that is prepared while it is set.
   Communicator* group() const { return group_; }
   void join(Communicator* group) { group_ = group; }
-  // Kernels are prepared for and launched with this context.
+  // The context with which kernels are prepared and launched.
   LaunchContext context() { return context(0); }
-  // The context of a launch on `lane`, to which the group's next calls are moved as well.
+  // The context of a launch on `lane`; the group's next calls go to that lane too.
   LaunchContext context(int lane);
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& /*issue*/) {
     return nullptr;
   }
-  // Bytes of physical memory this process holds on the device, as the system counts; 0: not known.
-  // Bytes beyond resident_reserved_bytes() are untracked.
+  // Bytes of physical memory that this process holds on the device, as the system counts them; 0:
+  // not known. What exceeds resident_reserved_bytes() is untracked.
   virtual std::int64_t resident_bytes() const { return 0; }
   // The allocator's reserved bytes that are backed by physical memory: all of them, unless the
   // system provides memory only when it is touched.
@@ -148,16 +152,17 @@ class Device {
   // The current clocks, power and temperature; empty for a device without such counters. May take
   // milliseconds.
   virtual DeviceFacts facts() const { return {}; }
-  // How kernels were chosen, for example "first heuristic"; empty: there was nothing to choose.
+  // How kernels were chosen, for example "first heuristic"; empty: there was no choice.
   virtual std::string choices() const { return {}; }
-  // The highest speeds of steps in this precision, measured in about two seconds, and of matrix
-  // products or multiply-adds alone (TFLOP/s), as quickly as possible. Empty and 0: the device is
-  // slow on purpose, or computes nothing.
+  // ceilings() measures the highest speeds of steps in this precision, in about two seconds; the
+  // second function only the TFLOP/s of matrix products or multiply-adds, as quickly as possible.
+  // Empty and 0: the device is slow on purpose or computes nothing.
   virtual Ceilings ceilings(const Precision& /*precision*/) { return {}; }
   virtual double roof_tflops(const Precision& /*precision*/) { return 0.0; }
-  // Where to report named ranges; nullptr: no profiler is attached.
+  // Where named ranges are reported; nullptr: no profiler is attached.
   virtual RangeSink* ranges() { return nullptr; }
-  // The device's own profiler; nullptr: it has none, or `problem` says why it cannot be used.
+  // The device's own profiler; nullptr: it has none, or it cannot be used, which `problem` then
+  // explains.
   virtual std::unique_ptr<ActivityTracer> make_activity_tracer(std::string& problem) {
     problem.clear();
     return nullptr;

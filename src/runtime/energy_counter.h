@@ -1,4 +1,4 @@
-// An interface, besides Device, of devices that count the energy they use.
+// The interface of devices that count the energy they use; a device implements it besides Device.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@ namespace tracestep {
 class EnergyCounter {
  public:
   virtual ~EnergyCounter() = default;
-  // DeviceFacts::energy_j alone, which is read more quickly; from any thread.
+  // Only DeviceFacts::energy_j, which is faster to read. Any thread may call it.
   virtual std::optional<double> energy_j() const = 0;
 };
 

@@ -19,21 +19,21 @@
 
 namespace tracestep {
 
-// Errors: free, check_all and trim throw DeviceError with the tag of the damaged block and the
-// bytes that were overwritten, after they have done their work.
+// free, check_all and trim throw DeviceError with the tag of the damaged block and the bytes that
+// were overwritten, after they have done their work.
 class GuardedAllocator final : public AccountedAllocator {
  public:
   // Throws Error{kUsage} when the source has no real memory.
   GuardedAllocator(std::string device, MemorySource& source);
-  ~GuardedAllocator() override;  // logs damage instead of throwing
+  ~GuardedAllocator() override;  // Logs damage instead of throwing.
 
   void* allocate(std::int64_t bytes, const AllocationTag& tag) override;
   void free(void* address) override;
-  void trim() override;  // empties the quarantine
+  void trim() override;  // Empties the quarantine, which verifies its blocks.
   std::vector<LiveAllocation> live() const override;
   bool is_guarded() const override { return true; }
 
-  // Verifies all live blocks and all in quarantine.
+  // Verifies all live blocks and all blocks in quarantine.
   void check_all();
 
  private:
@@ -43,7 +43,7 @@ class GuardedAllocator final : public AccountedAllocator {
     std::int64_t mapped_bytes = 0;
     std::int64_t bytes = 0;
     AllocationTag tag;
-    std::string label;  // a copy: a block in quarantine may outlive the tag's label
+    std::string label;  // A copy, because a block in quarantine may outlive its tag's label.
 
     std::byte* end() const { return mapping + mapped_bytes; }
   };
@@ -52,7 +52,7 @@ class GuardedAllocator final : public AccountedAllocator {
   };
   using Damage = std::optional<std::string>;
 
-  // Unpoison and poison for the address sanitizer; nothing for device memory.
+  // Remove and set the address sanitizer's poison; device memory has none.
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);
@@ -65,7 +65,7 @@ class GuardedAllocator final : public AccountedAllocator {
   void throw_if(const char* call, const Damage& damage) const;
 
   const std::int64_t alignment_, zone_bytes_, quarantine_limit_;
-  std::map<std::uint64_t, Block> live_;  // by user address
+  std::map<std::uint64_t, Block> live_;  // Live blocks by the address of their user bytes.
   std::deque<Block> quarantine_;         // oldest first
   std::int64_t quarantine_bytes_ = 0;
 };

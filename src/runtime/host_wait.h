@@ -1,6 +1,6 @@
-// Waits of the host for its device, seen by another thread of the process. A collective between
-// devices waits for ranks that may never come, and with it the host, inside the driver: nothing
-// there ends such a wait.
+// Lets another thread see when the host waits for its device. A collective between devices may wait
+// forever for a rank that never comes, and the host with it, inside the driver, where nothing else
+// can end the wait.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace tracestep {
 
-// While it lives, the calling thread waits for a device, or issues work to one, which becomes a
-// wait when the device's queue is full. Waits may be nested. Where no WaitWatch looks, it does
-// nothing.
+// While this object exists, the calling thread counts as waiting for a device. Issuing work counts
+// too, since it waits when the device's queue is full. Waits may be nested. Without a WaitWatch it
+// does nothing.
 class HostWait {
  public:
-  // `what` follows "it waits for", and must outlive this object.
+  // `what` completes "it waits for" in the message; the text must outlive this object.
   explicit HostWait(const char* what);
   ~HostWait();
   HostWait(const HostWait&) = delete;
@@ -26,17 +26,18 @@ class HostWait {
 
  private:
   const char* const what_;
-  std::int64_t since_ = -1;  // the number of the watcher's look; -1: nobody looks
+  // When the wait began, as the number of the watcher's check; -1: there is no watcher.
+  std::int64_t since_ = -1;
 };
 
-// The step of the run, counted from 1, in which later waits are reported.
+// Sets the step of the run, counted from 1, in which later waits are reported.
 void enter_step(std::int64_t number);
 
-// Ends all processes (Processes::end_all, with the status of a run that failed) when a thread of
-// this one has been in one wait for `timeout_s` and a second, by which time a rank that gives no
-// sign of life has been named. The time counts from the beginning of the wait, so a step that keeps
-// its device busy for longer is ended as well; time in which the process was stopped does not
-// count. One at a time.
+// Ends all processes (Processes::end_all, with the status of a failed run) if a thread of this one
+// stays in one wait for `timeout_s` and a second; by then a rank that gives no sign of life has
+// been named. The time counts from the beginning of the wait, so a step that keeps its device busy
+// for longer ends too; time in which the process was stopped does not count. Only one may exist at
+// a time.
 class WaitWatch {
  public:
   WaitWatch(Processes& processes, double timeout_s);

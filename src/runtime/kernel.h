@@ -1,4 +1,4 @@
-// The kernel of a back end as a function, and the table of a back end's kernels.
+// A back end's kernel as a function, and the table of a back end's kernels.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@ namespace tracestep {
 struct KernelCall {
   const OpDef& op;
   const Attrs& attrs;
-  std::span<const TensorRef> inputs;  // layouts the op record accepts
+  std::span<const TensorRef> inputs;  // Operands, in layouts that the op's record accepts.
   // Contiguous, or with strides that the op record writes; may share storage with a donated input.
   std::span<const TensorRef> outputs;
-  std::span<std::byte> workspace;  // as many bytes as workspace_bytes() says, uninitialised
-  void* stream = nullptr;          // Device::stream() of the device that runs it
-  Communicator* group = nullptr;   // Device::group() of the same; nullptr: it runs alone
+  std::span<std::byte> workspace;  // Uninitialised memory of workspace_bytes() bytes.
+  void* stream = nullptr;          // Device::stream() of the device that runs the call.
+  Communicator* group = nullptr;   // Device::group() of the device; nullptr: it runs alone.
 };
 
-// Checks return codes only: types and layouts were checked when the program was built. Throws
-// DeviceError, or Error{kUsage} for an index out of range.
+// Runs the call. It only checks return codes, since types and layouts were checked when the program
+// was built. Throws DeviceError, or Error{kUsage} for an index out of range.
 using Kernel = void (*)(const KernelCall&);
 
-// A call without the addresses of its operands.
+// A call that still lacks the addresses of its operands.
 class BoundCall {
  public:
   explicit BoundCall(KernelSpec spec);
-  // The returned call is valid until the next at().
+  // The call with these addresses; it is valid until the next at().
   KernelCall at(const LaunchOperands& operands, const LaunchContext& context);
 
  private:
@@ -41,7 +41,7 @@ class BoundCall {
   std::vector<TensorRef> inputs_, outputs_;
 };
 
-// A kernel that follows a plan made beforehand.
+// A prepared kernel that follows a plan which was made beforehand.
 template <class Plan>
 class PlannedKernel final : public PreparedKernel {
  public:
@@ -60,7 +60,7 @@ class PlannedKernel final : public PreparedKernel {
 
 class KernelTable {
  public:
-  // Adds the kernels of one file.
+  // A function that adds the kernels of one source file.
   using Family = void (*)(KernelTable&);
   using Prepare = std::unique_ptr<PreparedKernel> (*)(KernelSpec, const LaunchContext&);
 
@@ -76,18 +76,19 @@ class KernelTable {
   }
 
   bool contains(std::string_view op) const { return entries_.contains(op); }
-  // The table must contain the op. `context`: the stream that the kernel will be launched on.
+  // Prepares a call; the table must contain the op. `context`: has the stream on which the kernel
+  // will be launched.
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec, const LaunchContext& context) const;
 
  private:
-  struct Entry {  // one of the two
+  struct Entry {  // One of the two is set.
     Kernel kernel = nullptr;
     Prepare planned = nullptr;
   };
   std::map<std::string, Entry, std::less<>> entries_;
 };
 
-// A kernel that needs no plan, ready to be launched.
+// Prepares a kernel that needs no plan.
 std::unique_ptr<PreparedKernel> bind_kernel(KernelSpec spec, Kernel kernel);
 
 }  // namespace tracestep

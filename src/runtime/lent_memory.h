@@ -1,6 +1,5 @@
-// Memory that somebody else owns, for leaves by their names: an allocator that gives it out instead
-// of memory of its own. So a store, and whatever else asks for a leaf, works in place on tensors of
-// the program around it.
+// Memory of another owner that is used for leaves by their names: an allocator returns it instead
+// of its own, so that a store works in place on tensors of the surrounding program.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 
 namespace tracestep {
 
-// The label under which a compiled step asks for its arena.
+// The label with which a compiled step requests its arena.
 inline constexpr std::string_view kArenaLabel = "arena";
 
 class LentMemory {
@@ -24,27 +23,29 @@ class LentMemory {
     std::int64_t bytes = 0;
   };
 
-  // The memory stays the caller's, and must live as long as anything that was made in it. A second
-  // call for a name replaces the first one for what is allocated from then on. Error{kUsage} for no
-  // address.
+  // Lends memory for a name. It remains the caller's and must outlive everything that was made in
+  // it. A second call for a name replaces the first for later allocations. Throws Error{kUsage} for
+  // a null address.
   void lend(std::string name, void* data, std::int64_t bytes);
-  // nullptr: nothing was lent for the name.
+  // The memory lent for a name; nullptr: none.
   const Place* find(std::string_view name) const;
-  // The place of an allocation of so many bytes; nullopt: nothing was lent for it. Error{kUsage}
-  // where what was lent is smaller, or where leaves of one block do not lie side by side.
+  // The place for an allocation of this size; nullopt: nothing was lent for it. Throws
+  // Error{kUsage} if the lent memory is smaller, or if the leaves of a block do not lie side by
+  // side.
   std::optional<Place> place_of(std::int64_t bytes, const AllocationTag& tag) const;
 
  private:
   std::map<std::string, Place, std::less<>> places_;
 };
 
-// Gives out lent memory for whole steps' allocations (leaves, the arena), and that of `rest` for
-// all other. The statistics, the limit and the recorder are those of `rest`: what is lent is not
-// counted. `lent` must outlive the allocator. Error{kUsage} also where a place does not begin at a
-// multiple of block_alignment().
+// An allocator that returns lent memory for leaves and the arena, and memory of `rest` for
+// everything else. Statistics, limit and recorder are those of `rest`; lent memory is not counted.
+// `lent` must outlive the allocator. Throws Error{kUsage} also if a place is not aligned to
+// block_alignment().
 std::unique_ptr<Allocator> with_lent(std::unique_ptr<Allocator> rest, const LentMemory& lent);
 
-// True if the allocator gave out this address, and it is lent: its values are the owner's.
+// True if the allocator returned this address from lent memory, so that the values there belong to
+// the owner.
 bool is_lent(const Allocator& allocator, const void* address);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// No pool: every allocation is the source's own, so that the source's memory checkers see each
-// block's bounds.
+// An allocator without a pool: every allocation comes directly from the source, so that the
+// source's memory checkers see the bounds of each block.
 #include <map>
 
 #include "runtime/accounted_allocator.h"

@@ -1,5 +1,5 @@
-// A call of an op made ready beforehand: choosing, compiling and planning are done, and a launch
-// only needs the addresses of the operands. It refers to no program.
+// A call of an op that is ready to launch: choosing, compiling and planning are done, and only the
+// addresses of the operands are missing. It does not refer to a program.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ inline std::int64_t alignment_at(std::int64_t block_alignment, std::int64_t offs
   return both & -both;
 }
 
-// A call without its addresses.
+// A call that lacks the addresses of its operands.
 struct KernelSpec {
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -38,15 +38,16 @@ struct KernelSpec {
   std::int64_t workspace_bytes = 0;
 };
 
-// Addresses of the first elements, in the order of the spec; nullptr: empty, or an unread result.
+// The addresses of the operands' first elements, in the order of the spec; nullptr: the operand is
+// empty, or the result is not read.
 struct LaunchOperands {
   std::span<void*const> inputs, outputs;
   void* workspace = nullptr;
 };
 
 struct LaunchContext {
-  void* stream = nullptr;         // Device::stream()
-  Communicator* group = nullptr;  // Device::group()
+  void* stream = nullptr;         // Device::stream() of the device that launches.
+  Communicator* group = nullptr;  // Device::group() of that device.
 };
 
 class PreparedKernel {

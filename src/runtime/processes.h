@@ -1,5 +1,5 @@
-// The processes that a launcher started for one run, of which this is one: what they tell each
-// other besides tensors. All of them make the same calls in the same order.
+// The processes that a launcher started for one run, of which this process is one: what they
+// exchange besides tensors. All of them make the same calls in the same order.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,14 @@ class Processes {
   virtual ~Processes() = default;
   virtual int rank() const = 0;
   virtual int count() const = 0;
-  virtual int local_rank() const = 0;  // among those on this host
-  // The value of every process, by rank. Error{kFailed}: one of them did not come in time.
+  virtual int local_rank() const = 0;  // The number of this process among those on its host.
+  // Returns the value of every process, by rank. Throws Error{kFailed} if one of them does not come
+  // in time.
   virtual std::vector<std::uint64_t> exchange(std::uint64_t own) = 0;
-  // The bytes of the first process, at most 4096. Errors as exchange().
+  // Sends at most 4096 bytes of the first process to all. Throws as exchange().
   virtual void broadcast(std::span<std::byte> bytes) = 0;
-  // Waits, without a time limit, until the first process calls this too: behind work that it does
-  // alone. A process that is lost meanwhile ends the others as ever.
+  // Waits, without a time limit, until the first process calls this too, after work that it does
+  // alone. If a process is lost meanwhile, the others are ended as usual.
   virtual void wait_for_first() = 0;
   // Ends all processes with `status`, within seconds. One line is written to stderr, whichever and
   // however many of them call this.
@@ -32,8 +33,8 @@ class Processes {
 // Throws Error{kFailed} that names a process whose `value` is another than the first one's.
 void check_same(Processes& processes, std::string_view what, std::uint64_t value);
 
-// True if `own` holds in any of the processes, or in all; each of them must ask. Where `processes`
-// is nullptr, this process is alone: `own` is returned.
+// True if `own` is true in any process, or in all; every process must call this. If `processes` is
+// nullptr, this process is alone and `own` is returned.
 bool holds_in_any(Processes* processes, bool own);
 bool holds_in_all(Processes* processes, bool own);
 

@@ -1,5 +1,5 @@
-// Named ranges of host time for a profiler that is attached from outside. Names are registered
-// once, so that opening a range costs one call with a number.
+// Reports named ranges of host time to an attached profiler. Names are registered once, so that
+// opening a range costs one call with a number.
 #pragma once
 
 #include <string_view>
@@ -9,14 +9,14 @@ namespace tracestep {
 class RangeSink {
  public:
   virtual ~RangeSink() = default;
-  // The number of a name; the same for the same name.
+  // The number of a name; equal names have equal numbers.
   virtual int register_name(std::string_view name) = 0;
   // Ranges nest per thread: pop() closes the one opened last.
   virtual void push(int id) = 0;
   virtual void pop() = 0;
 };
 
-// A range around a block of code; `sink` may be nullptr.
+// Reports a range for a block of code; `sink` may be nullptr.
 class ScopedRange {
  public:
   ScopedRange(RangeSink* sink, std::string_view name) : sink_(sink) {

@@ -1,4 +1,4 @@
-// An error of one rank among several.
+// An error of one rank in a group of several.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// Says that a rank failed, or is waited for in vain: `[rank 3] message; hint`.
+// Says that a rank failed or did not come in time: `[rank 3] message; hint`.
 class RankError : public Error {
  public:
   RankError(std::int64_t rank, std::string message, std::string hint = {},

@@ -18,7 +18,8 @@
 
 namespace tracestep {
 
-// Calls functions: the macros around them do nothing in a file that is not instrumented.
+// These are functions and not the sanitizer's macros, which do nothing in a file that is not
+// instrumented.
 inline void forbid_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
   __asan_poison_memory_region(begin, static_cast<std::size_t>(bytes));

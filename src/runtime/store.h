@@ -43,10 +43,12 @@ class Store {
   void bind(const Program& program);
 
   const Entry* find(std::string_view name) const;
-  const Entry& at(std::string_view name) const;         // Error{kUsage} when missing
+  // The entry with this name. Throws Error{kUsage} if there is none.
+  const Entry& at(std::string_view name) const;
   std::vector<std::string> names(LeafKind kind) const;  // sorted
 
-  // Blocking copies. `set` throws Error{kUsage} when the type differs.
+  // Copy a tensor's values in or out, and wait until it is done. `set` throws Error{kUsage} if the
+  // type differs.
   void set(std::string_view name, const TensorView& value);
   HostTensor get(std::string_view name) const;
   void zero(std::string_view name);
@@ -55,29 +57,30 @@ class Store {
 
  private:
   using Name = std::pair<const std::string, Entry>;
-  // Leaves that share an allocation, in their order in memory.
+  // Leaves that share an allocation, in the order in which they lie in it.
   struct Block {
     Allocator* allocator = nullptr;
     void* data = nullptr;
-    std::vector<AllocationPart> parts;  // empty: it is that of one leaf alone
+    // The leaves; empty: the allocation is that of a single leaf.
+    std::vector<AllocationPart> parts;
   };
 
   // Throws Error{kUsage} when the entry is not what the leaf of `program` says.
   void check_same(const Name& held, const Value& leaf, const Program& program) const;
-  // Allocates what the leaves need, which are one leaf or all leaves of a block in their order.
+  // Allocates the memory of these leaves: a single leaf, or all leaves of a block in order.
   void allocate(const std::vector<const Value*>& leaves);
   // Error{kUsage} when the program updates a parameter but not its shadow, or not the codes.
   void check_copies(const Program& program) const;
   void check_codes(const Program& program) const;
-  // Nothing holds the codes of the weights any more.
+  // Marks the codes of the weights as outdated, so that they are made again.
   void forget_codes();
   void copy_in(const Entry& entry, const TensorView& value);
-  // Makes the shadow of `parameter`, if it has one, hold `value`.
+  // Sets the shadow of `parameter`, if it has one, to `value`, rounded.
   void set_shadow(std::string_view parameter, const TensorView& value);
 
   Device& device_;
   std::map<std::string, Entry, std::less<>> entries_;
-  std::list<Block> blocks_;  // the allocator refers to their parts
+  std::list<Block> blocks_;  // A list, because the allocator refers to the parts in it.
 };
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// TensorRef: where a kernel finds an operand or puts a result.
+// TensorRef: where a kernel reads an operand or writes a result.
 #pragma once
 
 #include "base/dims.h"
@@ -7,7 +7,9 @@
 namespace tracestep {
 
 struct TensorRef {
-  void* data = nullptr;  // the first element (view offset applied); nullptr: an unread result
+  // The address of the first element, with a view's offset applied; nullptr: the result is not
+  // read.
+  void* data = nullptr;
   DType dtype = DType::kF32;
   Shape shape;
   Strides strides;  // elements

@@ -1,5 +1,5 @@
-// Shares what signals ask of a run of several ranks: a signal that any of their processes receives
-// holds for all.
+// Shares signals among the ranks of a run: a signal that any of their processes receives applies to
+// all.
 #pragma once
 
 #include "base/signals.h"
@@ -11,8 +11,8 @@ struct Wishes {
   bool stop = false, save = false;
 };
 
-// Wishes that any process of the group has received; every process must call this. A signal that
-// ends another process is from then on this one's as well, so that all have its exit status.
+// What signals have asked of any process of the group; every process must call this. A signal that
+// ends another process then counts as this process's own, so that all have the same exit status.
 // `stop`: nullptr in all processes or in none.
 Wishes wishes_of(Communicator* group, const StopSignal* stop);
 

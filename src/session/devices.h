@@ -1,6 +1,5 @@
-// The devices that a run can name, and how ranks are grouped. The program's entry point (the
-// command line, a test) registers them; nothing in this folder or the layers below it names a
-// concrete back end.
+// Devices that a run can name, and how ranks are grouped. The program's entry point (the command
+// line, or a test) registers them; this folder and the layers below name no concrete back end.
 #pragma once
 
 #include <functional>
@@ -13,8 +12,8 @@
 
 namespace tracestep {
 
-// Makes a new device for a run, from its place and, where the device decides it (tf32), its
-// precision.
+// Makes a device for a run, from the run's place and, as far as the device depends on it (tf32),
+// its precision.
 using DeviceFactory = std::function<std::unique_ptr<Device>(const RunSpec&)>;
 
 // `name`: the part of Place::device before the colon ("cuda"). Registering the name again replaces
@@ -23,12 +22,12 @@ void register_device(const std::string& name, DeviceFactory make);
 // Error{kUsage} naming "device" when no device has that name; also throws the factory's errors.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
 
-// How ranks are connected: registering again replaces the factory.
+// Registers how ranks are connected; a later call replaces the factory.
 void register_group(GroupFactory make);
 // This process's communicators of a new group. Error{kUsage} when no factory was registered.
 std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks);
-// `first` and, where ranks share the run and the device computes, new devices for the other ranks
-// of this process, made for the same run.
+// `first`, and new devices for the other ranks of this process if ranks share the run and the
+// device computes.
 RankDevices make_rank_devices(Device& first, const RunSpec& spec);
 
 }  // namespace tracestep

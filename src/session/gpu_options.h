@@ -1,5 +1,5 @@
-// What a run asks of a GPU's device. The struct with these members is the back end's, which is not
-// named here.
+// Fills in the options of a GPU's device from a run. The options are a struct of the back end,
+// whose type is a template parameter because it must not be named here.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// `index`: as the driver counts.
+// `index`: the GPU's number in the driver's order.
 template <class Options>
 Options gpu_options(const RunSpec& run, int index) {
   const Place& place = run.place;
@@ -21,7 +21,7 @@ Options gpu_options(const RunSpec& run, int index) {
   out.memory_limit = limit_in_bytes(place);
   out.tf32 = run.precision.tf32;
   out.dependent_launch = run.launch_order == LaunchOrder::kDependent;
-  // Stored choices are used; new ones would depend on measured times.
+  // Stored choices of kernels are used. New choices would depend on measured times.
   out.tune = place.tune && !place.deterministic;
   if (place.is_tuned()) out.tune_file = place.tuning_path().string();
   out.kernel_cache = place.kernel_cache.empty() ? env::kernel_cache() : place.kernel_cache.string();

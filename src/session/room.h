@@ -1,6 +1,6 @@
-// Checks, before anything is allocated, that there is room for all of it: a CPU's memory is the
-// host's, where the system gives out more than it has and then swaps, or ends a process. Devices
-// that compute nothing are not checked, nor are runs whose limit is kAnyMemory.
+// Checks, before anything is allocated, that there is room for everything. A CPU's memory is the
+// host's, and the system gives out more than it has and then swaps or ends a process. Not checked
+// are devices that compute nothing, and runs whose limit is kAnyMemory.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,33 @@
 
 namespace tracestep {
 
-// Nothing was allocated. `requested_bytes` and `limit_bytes` are all that is needed and what is
-// free.
+// Thrown before anything is allocated. `requested_bytes` is everything that is needed, and
+// `limit_bytes` what is free.
 class DoesNotFit : public OutOfMemory {
  public:
   DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
              bool on_host);
 };
 
-// The memory that one device needs beside what lives on it already.
+// The memory that a device needs besides what is allocated on it already.
 struct Wanted {
   Device* device = nullptr;
   std::int64_t bytes = 0;
-  std::int64_t host_bytes = 0;  // in the host's memory, where the device has its own
+  std::int64_t host_bytes = 0;  // Bytes in the host's memory, for a device with memory of its own.
 };
 
-// Bytes that a program's executor will allocate and `store` does not hold yet, or, if more, those
-// that setting the weights takes: the host then holds one weight twice, as it was read and in its
-// new type.
+// The bytes that a program's executor will allocate and `store` does not hold yet; or, if that is
+// more, the bytes for setting the weights, when the host holds one weight twice: as it was read and
+// converted.
 Wanted wanted_by(const RunSpec& run, Store& store, const Program& program);
 
-// Throws DoesNotFit unless all of it finds room. `processes`: those that want as much at the same
-// time, and all make this call; those on one host are counted together. nullptr: none.
+// Throws DoesNotFit unless there is room for everything. `processes`: those that need as much at
+// the same time; all of them must make this call, and those on one host are added up. nullptr:
+// there are none.
 void check_room(const Place& place, std::span<const Wanted> wanted, Processes* processes = nullptr);
 
-// The bytes that are free on a device that has its own memory; nullopt: not known. Who names the
-// back ends registers it.
+// Returns the free bytes of a device with its own memory; nullopt: not known. The program's entry
+// point registers it.
 using FreeBytes = std::function<std::optional<std::int64_t>(Device& device)>;
 void register_free_bytes(FreeBytes free_bytes);
 

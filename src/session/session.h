@@ -1,5 +1,5 @@
-// A run that is ready to execute: the program of its specification, a store with its weights and
-// states, and an executor; of each rank, where several share the batch.
+// A run that is ready to execute: its program, a store with weights and states, and an executor,
+// for each rank of this process if several share the batch.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace tracestep {
 
-// A store for each rank of this process, on its device, and the executors that work on them: the
-// one place that makes either.
+// A store for each rank of this process, on its device. It also makes the executors that work on
+// them; nothing else makes either.
 class RankStores {
  public:
-  // Stores for one rank, and for all of `devices`; these must outlive the object.
+  // Stores for one rank, or for all of `devices`. The devices must outlive this object.
   explicit RankStores(Device& device);
   explicit RankStores(const RankDevices& devices);
 
@@ -23,11 +23,12 @@ class RankStores {
   Store& at(int rank) const { return *stores_[static_cast<std::size_t>(rank)]; }
   Store& first() const { return at(0); }
 
-  // An executor over all ranks, as `run` says (executor, parallel). Errors as make_executor();
-  // DoesNotFit, before anything is allocated, where the machine has no room (session/room.h).
+  // An executor over all ranks, with the executor and parallelism of `run`. Throws as
+  // make_executor(), and DoesNotFit before anything is allocated if the machine lacks room
+  // (session/room.h).
   std::unique_ptr<Executor> executor(const RunSpec& run, const Program& program) const;
-  // An executor on the first rank of each process, beside which others stay idle; all processes
-  // call this.
+  // An executor on the first rank of each process, while the other ranks stay idle; all processes
+  // must call this.
   std::unique_ptr<Executor> executor_of_first(const RunSpec& run, const Program& program) const;
 
  private:
@@ -48,11 +49,12 @@ class Session {
   const RunSpec& spec() const { return spec_; }
   Device& device() { return devices_.first(); }
   Store& store() { return stores_.first(); }
-  // Inputs are those of the whole batch; everything that is read is the first rank's.
+  // The executor. Inputs are those of the whole batch; everything that is read comes from the first
+  // rank.
   Executor& executor() { return *executor_; }
   const Program& program() const { return executor_->program(); }
 
-  // Ranks that run in this process; 1 without them, and on a device that computes nothing.
+  // The number of ranks in this process; 1 without ranks, and on a device that computes nothing.
   int ranks() const { return stores_.ranks(); }
   Device& device(int rank) { return *devices_.all()[static_cast<std::size_t>(rank)]; }
   Store& store(int rank) { return stores_.at(rank); }

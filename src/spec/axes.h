@@ -9,11 +9,12 @@
 
 namespace tracestep {
 
-// The values of one axis, each as what it changes in a specification.
+// The values of an axis, each as a function that changes a specification.
 template <class Spec>
 using Axis = std::vector<std::function<void(Spec&)>>;
 
-// Sets a member, or what a function finds in the specification, to each of `values`.
+// An axis that sets `member` of a specification to each of `values`. `member` is a member pointer
+// or a function that returns a reference into the specification.
 template <class Spec, class Values, class Member>
 Axis<Spec> axis(const Values& values, Member member) {
   Axis<Spec> out;

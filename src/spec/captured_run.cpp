@@ -1,4 +1,4 @@
-// Runs of captured modules: the module decides what flags decide elsewhere.
+// Settles runs of captured modules, where the module decides what flags decide elsewhere.
 #include "base/error.h"
 #include "captured/captured_model.h"
 #include "planning/device_traits.h"

@@ -1,15 +1,16 @@
-// Which settings of a run refuse each other, whoever gives them: a flag, a grid, a search.
+// Checks whether the settings of a run go together, wherever they come from: flags, a grid or a
+// search.
 #pragma once
 
 #include "run/run_spec.h"
 
 namespace tracestep {
 
-// Error{kUsage} naming the field: sizes of a model that do not fit together, another shape than
-// that of a captured module, moments in 8 bits of which ranks would hold parts, a budget of
-// recomputation beside offloaded activations, a step beyond what 64 bits can count. What ranks
-// cannot divide is refused by rank_shape() (spec/step_program.h), a field without effect by
-// RunGrid::runs().
+// Throws Error{kUsage} naming the field: for model sizes that do not fit together, a shape other
+// than the captured module's, 8-bit moments of which ranks would hold parts, a recomputation budget
+// together with offloaded activations, and a step too large to count in 64 bits. rank_shape()
+// (spec/step_program.h) refuses what ranks cannot divide, and RunGrid::runs() fields without
+// effect.
 void check_run(const RunSpec& spec);
 
 }  // namespace tracestep

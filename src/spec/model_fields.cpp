@@ -1,4 +1,4 @@
-// The fields of a model: its sizes, and those that tell architectures apart.
+// The fields of a model: its sizes and its architecture.
 #include "spec/model_fields.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// A choice that is written as several parts, "dp=2,bucket=25MiB,sp": a table of fields of its own.
+// Choices that are written as several parts, such as "dp=2,bucket=25MiB,sp". Each kind has its own
+// table of fields.
 #pragma once
 
 #include <set>
@@ -13,7 +14,7 @@
 
 namespace tracestep {
 
-// "shard=0|1|2|3, tp=N, sp"
+// The syntax of the parts, for help texts: "shard=0|1|2|3, tp=N, sp".
 template <class Spec>
 std::string forms_of(std::span<const SpecField<Spec>> fields) {
   std::vector<std::string> out;
@@ -27,8 +28,8 @@ std::string forms_of(std::span<const SpecField<Spec>> fields) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// Sets in `out` the parts that the text names, each once. `fail`, which does not return, is called
-// with a part that is none.
+// Sets in `out` the parts that the text names; each may occur once. `fail`, which must not return,
+// is called for an unknown part.
 template <class Spec, class Fail>
 void set_parts(const About& where, std::string_view text, std::span<const SpecField<Spec>> fields,
                Spec& out, const Fail& fail) {
@@ -47,7 +48,7 @@ void set_parts(const About& where, std::string_view text, std::span<const SpecFi
   }
 }
 
-// The parts in which the choice is not `usual`.
+// The parts in which the choice differs from `usual`, as text.
 template <class Spec>
 std::string text_of_parts(std::span<const SpecField<Spec>> fields, const Spec& choice,
                           const Spec& usual) {

@@ -1,4 +1,4 @@
-// adapter_config.json: the description of adapters as PEFT writes it, read and written.
+// Reads and writes adapter_config.json, in which PEFT describes adapters.
 #pragma once
 
 #include <filesystem>
@@ -12,17 +12,17 @@ namespace tracestep {
 
 inline constexpr const char* kPeftConfig = "adapter_config.json";
 
-// The adapters of a folder, `from` it. Error{kInput} naming the file for what is no LoRA, and for
-// variants of it that are computed otherwise (DoRA, ranks by layer, trained biases, …).
+// The adapters in a folder, with `from` set to it. Throws Error{kInput} naming the file if they are
+// no LoRA, or a variant that is computed in another way (DoRA, ranks by layer, trained biases, …).
 Adapters read_peft_config(const std::filesystem::path& folder);
 
-// Whether embeddings that are saved whole stay the head of a model that has one matrix for both;
-// else PEFT trains the embeddings alone.
+// The key that says whether embeddings which are saved whole stay tied to the model's head;
+// otherwise PEFT trains the embeddings alone.
 inline constexpr const char* kKeepsTied = "ensure_weight_tying";
 bool keeps_tied(const std::filesystem::path& folder);
 
-// `modules`: the targets by the names of the model's files. `is_tied`: keeps_tied() of the folder.
-// `base`: the folder or the name of the model; empty: none is known.
+// `modules`: the targets, named as in the model's files. `is_tied`: keeps_tied() of the folder.
+// `base`: the folder or name of the base model; empty: not known.
 Json peft_config(const Adapters& adapters, const std::vector<std::string>& modules,
                  const std::vector<std::string>& whole, bool is_tied, const std::string& base);
 

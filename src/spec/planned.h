@@ -1,5 +1,5 @@
-// The defaults of a step that is planned for a GPU: what people train with there. A step that runs
-// has those of its command.
+// The defaults of a step that is planned for a GPU: the settings that people usually train with
+// there. A step that is run has its command's defaults.
 #pragma once
 
 #include <functional>
@@ -14,21 +14,22 @@ namespace tracestep {
 
 // The devices that a step is planned for.
 struct PlannedFor {
-  std::int64_t devices = 1;                                  // devices that share the step's batch
-  std::function<bool(const Precision&)> multiplies_in = {};  // empty: in every precision
+  std::int64_t devices = 1;  // How many devices share the step's batch.
+  // Whether the devices multiply in a precision; empty: in every one.
+  std::function<bool(const Precision&)> multiplies_in = {};
 };
 
 // True if plans for a GPU have a default of their own for the field.
 bool is_planned(const RunField& field);
 
-// The default batch, in sequences, for a step that so many devices share.
+// The default batch, in sequences, of a step that this many devices share.
 std::int64_t planned_batch(std::int64_t devices);
 
-// Gives such fields the planned defaults where they have no value of their own: on every device
-// with memory of its own. Returns the fields, in the order of the table.
+// Gives these fields the planned defaults if they have no value of their own, for devices with
+// their own memory. Returns the fields that were set, in the order of the table.
 std::vector<const RunField*> assume_planned(RunGrid& grid, const PlannedFor& planned);
 
-// "--precision bf16 --batch 4": the flags of these fields with their values in the runs.
+// The flags of these fields with their values in the runs: "--precision bf16 --batch 4".
 std::string flags_of(std::span<const RunField* const> fields, std::span<const RunSpec> runs);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// How a run is measured: steps before the clock counts, timed steps, and when to stop timing.
+// How a run is measured: warm-up steps, timed steps, and when timing ends.
 #pragma once
 
 #include <span>
@@ -8,19 +8,22 @@
 namespace tracestep {
 
 struct Protocol {
-  int warmup = 5;          // steps before the clock counts
-  int steps = 10;          // timed, one sample each; the least with a noise criterion
-  int recorded_steps = 3;  // separate steps with spans, for the busy clock
-  // Where it is not 0 a driver's visit ends after so many seconds of timed steps, at `steps` at
-  // most.
+  int warmup = 5;  // Steps that run before timing begins.
+  // Timed steps, with one sample each; with a noise criterion, the least number of them.
+  int steps = 10;
+  // Further steps with a record of every kernel, from which the busy time comes.
+  int recorded_steps = 3;
+  // Unless 0: a visit by a driver ends after this many seconds of timed steps, or after `steps` of
+  // them.
   double visit_seconds = 0;
-  int part_steps = 0;  // separate steps that stop between forward, backward and optimizer
+  // Further steps that wait for the device between forward, backward and optimizer.
+  int part_steps = 0;
   // Timing ends when half the 95 % interval of the median, in percent of the median, is at most
   // this; 0: no noise criterion, exactly `steps`.
   double max_noise_percent = 0;
   // The limits with a noise criterion.
-  int max_steps = 0;          // 0: 100 times `steps`
-  double max_seconds = 60.0;  // in timed steps
+  int max_steps = 0;          // 0: 100 times `steps`.
+  double max_seconds = 60.0;  // The limit on the seconds of all timed steps.
 
   int most_steps() const { return max_steps > 0 ? max_steps : 100 * steps; }
 };

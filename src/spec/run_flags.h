@@ -10,15 +10,15 @@
 
 namespace tracestep {
 
-// The flag that takes these values of the field: its other one, of published models, where a value
-// is none of its choices.
+// The flag of a field that accepts these values: its alias for published models if a value is none
+// of its choices.
 const std::string& flag_for(const RunField& field, std::span<const std::string> texts);
 
-// The flags of grids that together have exactly the runs of `keys` (as of key_of()):
-// {"--size small --context 128 --batch 4 --mode forward,step --precision fp32 --ops fused"}. Fields
-// with one default in all commands are left out where they have it in all keys. The limit of memory
-// is no part of it; members of a key that are no fields are ignored unless they are in `more`, as
-// the width of an attention.
+// The command flags that together describe exactly the runs of `keys` (from key_of()), one text for
+// each grid: {"--size small --context 128 --batch 4 --mode forward,step --precision fp32 --ops
+// fused"}. A field that has the same default in all commands is left out if all keys have that
+// default. The memory limit is not included. Members of a key that are no fields are ignored unless
+// they are in `more`, such as the width of attention.
 std::vector<std::string> flags_of(std::span<const Json> keys,
                                   std::span<const std::string_view> more = {});
 

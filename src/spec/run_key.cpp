@@ -1,4 +1,4 @@
-// The identity of a run, from the table of fields: its key, read and written, and its label.
+// The identity of a run from the table of fields: writes and reads its key, and makes its label.
 #include <algorithm>
 
 #include <fmt/ranges.h>

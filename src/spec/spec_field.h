@@ -1,6 +1,5 @@
-// A row in a table of fields: the name, the flag, the text form and the role of one member of a
-// specification, and the functions that make such rows. Tables: spec/fields.h, spec/protocol.h,
-// train/train_fields.h.
+// A row in a table of fields: name, flag, text form and role of one member of a specification, and
+// functions that make such rows. Tables: spec/fields.h, spec/protocol.h, train/train_fields.h.
 #pragma once
 
 #include <algorithm>
@@ -18,72 +17,78 @@
 
 namespace tracestep {
 
-// The aspect of a run that changes with a field's value.
+// What changes in a run if the field's value changes.
 enum class FieldRole : std::uint8_t {
-  kProgram,   // the computation
-  kBits,      // the bits of numbers, with one program
-  kSpeed,     // the speed alone: results are the same but for rounding
-  kPlace,     // the place where it runs
-  kProtocol,  // how long it runs and what of that is measured
+  kProgram,   // The program.
+  kBits,      // The values of numbers, with the same program.
+  kSpeed,     // Only the speed: results differ at most by rounding.
+  kPlace,     // The device or place where it runs.
+  kProtocol,  // How long it runs, and which part of that is measured.
 };
 
-// The heading of a flag.
+// The heading in help texts under which the flag stands.
 enum class FieldGroup : std::uint8_t { kModel, kStep, kHow };
 
 // Where a result shows the field.
 enum class FieldShow : std::uint8_t {
-  kPeople,   // in a column
-  kVarying,  // in a column; hidden from people when all rows agree
-  kData,     // in a column of csv and json only
-  kKey,      // only in the structured parameters of a row
-  kNowhere,  // not in a row; at most in the environment
+  kPeople,   // In a column that people see.
+  kVarying,  // In a column, which people see only if rows differ in it.
+  kData,     // In a column of csv and json only.
+  kKey,      // Only among the structured parameters of a row ("cell").
+  kNowhere,  // Not in a row; at most in the environment.
 };
 
 template <class Spec>
 struct SpecField {
   using Change = std::function<void(Spec&)>;
 
-  std::string name = {};                    // of its column and key
-  std::string flag = {};                    // empty in the table: made from the name
+  std::string name = {};  // The name of the field, of its column and of its key.
+  std::string flag = {};  // The flag; if it is empty in the table, it is made from the name.
   std::string alias = {}, alias_help = {};  // another flag for the same values
   FieldGroup group = FieldGroup::kHow;
   FieldRole role = FieldRole::kProgram;
   FieldShow show = FieldShow::kPeople;
-  bool is_axis = false;                    // a grid may have several values
-  bool is_form = false;                    // another way to compute the same step
-  bool is_optional = false;                // missing in older results: has its default
-  bool is_kept = false;                    // checkpoints hold its states: a resumed run keeps it
-  Thousand thousand = Thousand::kDecimal;  // meaning of "k" behind its counts
-  std::string value_name = "N";            // of the flag; empty: a switch
-  std::vector<std::string> choices = {};   // empty: any value that `parse` takes
-  // Where there are more values than choices: one of each form, and what joins several of them
-  // (0: nothing does). Random tests draw from these.
+  bool is_axis = false;      // True: a grid may have several values of it.
+  bool is_form = false;      // True: the field selects among several ways to compute the same step.
+  bool is_optional = false;  // True: older results lack the field and have its default.
+  // True: checkpoints hold states that depend on it, so a resumed run must keep its value.
+  bool is_kept = false;
+  Thousand thousand = Thousand::kDecimal;  // What "k" means behind its numbers.
+  // The placeholder of the flag's value in help texts; empty: the flag is a switch.
+  std::string value_name = "N";
+  // The allowed values; empty: any value that `parse` accepts.
+  std::vector<std::string> choices = {};
+  // If there are more values than can be listed: an example of each form, and the character that
+  // joins several of them (0: none does). Random tests draw from these.
   std::vector<std::string> examples = {};
   char joint = 0;
-  std::string help = {};   // of the flag
-  std::string about = {};  // of the column
+  std::string help = {};   // The help text of the flag.
+  std::string about = {};  // The description of the column.
   std::function<Json(const Spec&)> value = {};
-  // The text that the flag takes for the value, where that is more than the value itself.
+  // The text that the flag takes for a value; empty: the value itself as text.
   std::function<std::string(const Spec&)> text = {};
-  // Error{kUsage} naming `where`.
+  // Parses the text of a value, and returns the function that sets it. Throws Error{kUsage} naming
+  // `where`.
   std::function<Change(const About& where, const std::string& text)> parse = {};
   // True if the field applies, given the other fields. Empty: always.
   std::function<bool(const Spec&)> applies = {};
-  // Set where a grid is refused in which the field applies nowhere: why it has no effect then
-  // ("nothing is updated, early or late"), and what gives it one (TRACESTEP_OPTION(mode) " step").
+  // Texts for the error if a grid sets the field although it applies in none of its runs: why it
+  // has no effect ("nothing is updated, early or late"), and what would give it one
+  // (TRACESTEP_OPTION(mode) " step").
   const char *no_effect = nullptr, *needs = nullptr;
 
-  About where() const { return {About::Kind::kField, name}; }  // of an error about its value
+  // What an error about the field's value names.
+  About where() const { return {About::Kind::kField, name}; }
 };
 
-// "max-steps" for "max_steps".
+// The name with dashes for underscores: "max-steps" for "max_steps".
 std::string with_dashes(std::string_view name);
-// A value as the text that a flag takes, but for sizes in bytes, whose flags want a unit.
+// The text of a value as a flag takes it; sizes in bytes, whose flags need a unit, are excluded.
 std::string flag_text(const Json& value);
-// "40GiB" for a number of bytes.
+// A number of bytes with a unit: "40GiB".
 std::string size_text(const Json& bytes);
 
-constexpr const char* kSizeName = "SIZE";  // the value_name of sizes in bytes
+constexpr const char* kSizeName = "SIZE";  // The value_name of sizes in bytes.
 
 // A value of the field as the text that its flag takes.
 template <class Spec>
@@ -95,8 +100,8 @@ std::string text_of(const SpecField<Spec>& field, const Spec& spec) {
   return field.text ? field.text(spec) : text_of_value(field, field.value(spec));
 }
 
-// The text of a default: empty for a value that the flag would refuse, which means "not given",
-// and for a switch.
+// The text of a default. It is empty for a switch, and for a value that the flag would refuse,
+// which means "not given".
 template <class Spec>
 std::string default_text(const SpecField<Spec>& field, const Spec& spec) {
   if (field.value_name.empty()) return {};
@@ -116,7 +121,7 @@ const SpecField<Spec>& field_named(std::span<const SpecField<Spec>> fields, std:
   return *found;
 }
 
-// Finds a member of a specification, or a member of such a member: in(&RunSpec::model,
+// A path to a member of a specification, or to a member of such a member: in(&RunSpec::model,
 // &ModelConfig::layers).
 template <class... Parts>
 auto in(Parts... parts) {
@@ -125,7 +130,7 @@ auto in(Parts... parts) {
   };
 }
 
-// Makes the rows of a table. Each function takes a row without `value` and `parse` and adds them;
+// Builds the rows of a table. Each function completes a row with `value` and `parse` and adds it;
 // `at` finds the member in a specification.
 template <class Spec>
 class FieldRows {
@@ -189,7 +194,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // A field whose value is one of `values`, each called what name_of() says.
+  // Adds a field whose value is one of `values`, each with the name that name_of() gives.
   template <class Values, class Member>
   Row& choice(Row row, const Values& values, Member at) {
     using Choice = std::decay_t<decltype(*std::begin(values))>;
@@ -205,7 +210,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // "on" or "off".
+  // Adds a field with the values "on" and "off".
   template <class Member>
   Row& on_off(Row row, Member at) {
     row.choices = {"off", "on"};
@@ -217,7 +222,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // A value whose text name_of() gives and `parse`, a function of where and text, reads.
+  // Adds a field whose text name_of() writes and `parse`, a function of where and text, reads.
   template <class Parse, class Member>
   Row& parsed(Row row, Parse parse, Member at) {
     row.value = [at](const Spec& spec) { return Json(name_of(at(spec))); };
@@ -227,7 +232,7 @@ class FieldRows {
     return add(std::move(row));
   }
 
-  // A row that has its own `value` and `parse`.
+  // Adds a row that has its own `value` and `parse`.
   Row& add(Row row) {
     if (row.flag.empty()) row.flag = "--" + with_dashes(row.name);
     if (!row.choices.empty()) row.value_name = "NAME";

@@ -149,7 +149,7 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceT
   return run_pipeline(forward, spec, context);
 }
 
-// Where it runs: a device, or its traits.
+// `Place`: a device, or its traits.
 template <class Place>
 PipelineResult passes_of_step(const RunSpec& spec, const Place& place, const PassContext& context) {
   const auto make = [&place](const Program& program, const RunSpec& run, const PassContext& own) {

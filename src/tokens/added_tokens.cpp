@@ -31,7 +31,7 @@ std::string_view between(std::string_view text, std::size_t begin, std::size_t e
   return text.substr(begin, end > begin ? end - begin : 0);
 }
 
-// Where white space at the end of `text` begins.
+// The position at which white space at the end of `text` begins.
 std::size_t end_without_space(std::string_view text) {
   while (!text.empty() && begins_with_space(last_character(text))) {
     text.remove_suffix(last_character(text).size());
@@ -39,8 +39,8 @@ std::size_t end_without_space(std::string_view text) {
   return text.size();
 }
 
-// Where runs of white space end, for places that are asked for from left to right: a run is read
-// once, however many tokens lie in it.
+// Finds where runs of white space end, for positions from left to right: a run is read once,
+// however many tokens lie in it.
 class SpaceEnds {
  public:
   explicit SpaceEnds(std::string_view text) : text_(text) {}

@@ -1,5 +1,5 @@
-// Tokens that are found in a text as they are written, before it is cut into words: names in angle
-// brackets, runs of spaces, words that were added to a vocabulary.
+// Tokens that are found in a text literally, before it is cut into words: names in angle brackets,
+// runs of spaces, words that were added to a vocabulary.
 #pragma once
 
 #include <array>
@@ -14,9 +14,10 @@ namespace tracestep {
 struct AddedToken {
   std::int32_t id = 0;
   std::string content;
-  std::string pattern;       // the text to search for: the content, normalized if texts are
-  bool single_word = false;  // not inside a word
-  bool lstrip = false, rstrip = false;  // takes white space before or behind it along
+  std::string pattern;       // The text to search for; it is normalized if texts are.
+  bool single_word = false;  // True: it is not found inside a word.
+  // True: white space in front of it (behind it) belongs to the token.
+  bool lstrip = false, rstrip = false;
 };
 
 // Searches for all tokens at once; of those that begin at one place, the longest is found.
@@ -29,7 +30,8 @@ class AddedTokens {
   // Errors: kInput for two of the same pattern; `where` names the place in the file.
   AddedTokens(std::vector<AddedToken> tokens, const std::string& where);
 
-  // Calls for what is between the tokens of `text`, valid UTF-8, and for each token, in turn.
+  // Calls `on_text` for each stretch between tokens of `text` (valid UTF-8) and `on_token` for each
+  // token, in order.
   void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const;
 
  private:

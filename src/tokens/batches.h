@@ -1,5 +1,5 @@
-// Batches: which tokens a given step trains on. A pure function of the step, so that a resumed run
-// continues exactly without saving any position.
+// Decides which tokens each training step reads. This only depends on the step's number, so a
+// resumed run continues exactly without a saved position.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ constexpr std::string_view name_of(Order order) {
   return order == Order::kSequential ? "sequential" : "shuffled";
 }
 
-// The target of a place whose loss does not count.
+// The target of a position whose loss does not count.
 inline constexpr std::int64_t kNoTarget = -100;
 
 struct Batch {
   HostTensor tokens, targets;  // i64 [B,T]; each target is the token that follows, or kNoTarget
-  // Packed rows have both, i64 [B,T]: where in its row the document of a place begins and ends.
+  // For packed rows, i64 [B,T]: where in its row the document at each position begins and ends.
   HostTensor starts = {}, ends = {};
-  std::int64_t counted = 0;  // targets that count
-  double loss_count = 0.0;   // what their losses are divided by: of one rank and micro-batch
+  std::int64_t counted = 0;  // The number of targets that count.
+  double loss_count = 0.0;  // The number by which losses are divided, for one rank and micro-batch.
 
   bool is_packed() const { return !starts.bytes.empty(); }
 };
 
 // `shape` rows of zeros, without targets.
 Batch empty_batch(std::int64_t rows, std::int64_t context, bool packed = false);
-// Sets places [at, at + read.size() - 1) of the batch, counted through its rows, to the tokens of a
-// stream and the tokens that follow them.
+// Sets the positions [at, at + read.size() - 1) of the batch, counted through its rows, to the
+// tokens in `read`, with the tokens that follow as targets.
 void set_places(Batch& batch, std::int64_t at, std::span<const std::int64_t> read);
 
 class PackedRows;
@@ -46,16 +46,17 @@ class Batches {
     std::int64_t batch = 1, context = 1;  // B, T
     Order order = Order::kSequential;
     std::uint64_t seed = 0;
-    bool packed = false;  // rows of whole documents
+    bool packed = false;  // True: rows hold whole documents.
   };
 
   // Errors: kUsage when B or T is not positive or B*T is too large; kInput when there are fewer
   // than T + 1 tokens.
   Batches(TokenSourcePtr tokens, const Options& options);
 
-  // The batch of step `step` >= 0. In sequential order row b starts at token (step*B + b)*T,
-  // wrapping around at the end of the stream; shuffled, it starts at a random token with at least T
-  // more after it. Packed rows follow each other, shuffled anew each time that all have been there.
+  // The batch of step `step` >= 0. In sequential order row b starts at token (step*B + b)*T, and
+  // wraps around at the end of the stream; shuffled, it starts at a random token with at least T
+  // more after it. Packed rows follow each other in a random order, which changes each time that
+  // all were read.
   Batch at(std::int64_t step) const;
   // The packed rows; nullptr: the text is not packed.
   const PackedRows* packed() const { return packed_.get(); }
@@ -68,7 +69,8 @@ class Batches {
   TokenSourcePtr tokens_;
   Options options_;
   std::shared_ptr<const PackedRows> packed_;
-  mutable std::int64_t shuffled_ = -1;  // the round that `order_` is of; one thread asks
+  // The round for which `order_` was shuffled. Only one thread may use it.
+  mutable std::int64_t shuffled_ = -1;
   mutable std::vector<std::int64_t> order_;
 };
 

@@ -1,4 +1,4 @@
-// The only file that knows SentencePiece. Builds without that library have byte vocabularies only.
+// The only file that uses the SentencePiece library. Builds without it only have byte vocabularies.
 #include "tokens/tokenizer_kinds.h"
 
 #include "base/error.h"

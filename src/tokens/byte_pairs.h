@@ -26,15 +26,16 @@ struct TextHash {
 template <class Value>
 using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
 
-// The bytes that `text` stands for where each character is a byte (GPT-2's alphabet); nullopt: it
-// has others.
+// The bytes of a text in GPT-2's alphabet, in which each character stands for a byte; nullopt: it
+// has other characters.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
 // Spells each byte as its character in that alphabet.
 std::string in_alphabet(std::string_view bytes);
 
 class BytePairs {
  public:
-  // How a text was prepared: its bytes are tokens, or its characters, and `space` is a space.
+  // How texts were prepared before encoding: as bytes or as characters, and with which character
+  // for a space.
   struct Text {
     bool is_byte_level = false;
     std::string space;
@@ -43,17 +44,19 @@ class BytePairs {
   // The component `model` of tokenizer.json. Errors: kInput.
   BytePairs(const TokenizerFields& model, Text text);
 
-  std::int32_t vocab_count() const { return vocab_count_; }  // without numbers that are left out
-  // The number of the token with this name in the file.
+  // The number of tokens, without unused numbers.
+  std::int32_t vocab_count() const { return vocab_count_; }
+  // The number of the token with this name in the file; nullopt: there is none.
   std::optional<std::int32_t> find(std::string_view name) const;
-  // The token of characters that have none; nullopt: all have one, or an error.
+  // The token for characters that have no token; nullopt: every character has one, or an unknown
+  // one is an error.
   std::optional<std::int32_t> unknown() const { return unknown_; }
-  // The bytes that a token of this name stands for.
+  // The bytes that a token with this name stands for.
   std::string text_of(std::string_view name) const;
-  // The bytes that each token stands for, by its number; nullopt: there is none.
+  // Moves out the bytes that each token stands for, by its number; nullopt: there is no such token.
   std::vector<std::optional<std::string>> take_texts() { return std::move(texts_); }
 
-  // Remembers the tokens of words, as words repeat in a text. Each thread has its own.
+  // Remembers the tokens of words, because words repeat in a text. Each thread has its own.
   struct Cache {
     struct Range {
       std::size_t begin, count;
@@ -96,11 +99,11 @@ class BytePairs {
   TextMap<std::int32_t> numbers_;
   std::vector<std::optional<std::string>> texts_;
   std::int32_t vocab_count_ = 0;
-  std::array<std::int32_t, 256> byte_tokens_;  // of the bytes alone, -1: there is none
+  std::array<std::int32_t, 256> byte_tokens_;  // The token of each single byte; -1: there is none.
   std::optional<std::int32_t> unknown_;
   std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
   std::uint32_t next_rank_ = 0;
-  // Characters that a merge joins with a space behind them; words are not cut there.
+  // Characters that a merge joins with a following space, so that words are not cut between them.
   std::unordered_set<std::string, TextHash, std::equal_to<>> before_space_;
   bool cuts_at_spaces_ = false;
 };

@@ -89,7 +89,7 @@ constexpr ChatTemplate kTemplates[] = {
      .assistant = {"<|assistant|>\n", "</s>"},
      .after_assistant = "\n"}};
 
-// As Python's strip() takes white space off both ends, of ASCII.
+// Removes ASCII white space from both ends, as Python's strip() does.
 std::string_view stripped(std::string_view text) {
   constexpr std::string_view kSpace = " \t\n\r\f\v\x1c\x1d\x1e\x1f";
   const std::size_t begin = text.find_first_not_of(kSpace);

@@ -1,5 +1,5 @@
-// Conversations as texts, in the forms that families of published models were trained on. The forms
-// are a list of names; no template language is run.
+// Writes conversations as texts, in the formats with which families of published models were
+// trained. Formats are chosen from a list of names; no template language is interpreted.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace tracestep {
 
 struct ChatMessage {
-  std::string role, content;  // role: "system", "user" or "assistant"
+  std::string role, content;  // `role`: "system", "user" or "assistant".
 };
 
-// A text, and the stretches of its bytes whose loss counts, in order.
+// A text, and the ranges of its bytes whose loss counts, in order.
 struct MarkedText {
   struct Stretch {
     std::size_t begin, end;
@@ -33,29 +33,32 @@ struct ChatTurn {
 struct ChatTemplate {
   enum class System {
     kOwnTurn,
-    kInFirstUser,  // in front of the first user's content
+    kInFirstUser,  // The system's content stands in front of the first user's content.
     kRefused,
   };
   enum class Trim { kNothing, kAssistant, kAll };
 
   std::string_view name;
-  std::string_view begin = {};  // of the conversation
+  std::string_view begin = {};  // The text at the begin of a conversation.
   ChatTurn system = {}, user = {}, assistant = {};
-  std::string_view after_assistant = {};  // is not trained, as `assistant.behind` is
-  std::string_view usual_system = {};     // the content of a system turn that nobody gives
-  bool always_system = false;             // there is such a turn
-  std::string_view end = {};              // of the conversation
+  // The text after an assistant's turn that is not trained, as `assistant.behind` is.
+  std::string_view after_assistant = {};
+  // The content of the system's turn if the conversation has none.
+  std::string_view usual_system = {};
+  bool always_system = false;  // True: there is always a system turn.
+  std::string_view end = {};   // The text at the end of a conversation.
   System system_place = System::kOwnTurn;
   Trim trim = Trim::kNothing;
-  bool alternates = false;  // user, assistant, user, … behind the system's
+  bool alternates = false;  // True: user and assistant must alternate after the system's turn.
 };
 
 std::span<const ChatTemplate> chat_templates();
-// nullptr: there is none of this name.
+// The template with this name; nullptr: there is none.
 const ChatTemplate* find_chat_template(std::string_view name);
 
-// The conversation as a text; the assistant's contents count, and what ends their turns. Errors:
-// kInput for another role, an order that the family does not know, and no messages.
+// The conversation as text. The assistant's contents count, with the texts that end its turns.
+// Throws Error{kInput} for an unknown role, an order that the format does not allow, and no
+// messages.
 MarkedText rendered(const ChatTemplate& form, std::span<const ChatMessage> messages);
 
 }  // namespace tracestep

@@ -113,7 +113,7 @@ class Reader {
     }
   }
 
-  // One array of all rows.
+  // Reads rows from a file that is a single array.
   void add_items(const std::string& name, std::string_view file) {
     Json all;
     try {

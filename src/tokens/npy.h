@@ -19,7 +19,7 @@ struct NpyHeader {
 
 bool is_npy(std::span<const std::byte> file);
 
-// More than any header that NumPy writes for an array without named fields.
+// The largest header that is accepted; NumPy's are smaller for arrays without named fields.
 inline constexpr std::size_t kMaxNpyHeaderBytes = std::size_t{1} << 16;
 
 // `start` is the whole file or its first kMaxNpyHeaderBytes; `name` is its name in messages.

@@ -1,5 +1,6 @@
-// Rows of a batch that hold whole documents side by side, as full as can be: best fit, the longest
-// first. Source: Krell et al. 2021, "Efficient sequence packing without cross-contamination".
+// Packs whole documents side by side into rows of a batch, as full as possible: best fit, the
+// longest first. Source: Krell et al. 2021, "Efficient sequence packing without
+// cross-contamination".
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,37 @@ namespace tracestep {
 
 class PackedRows {
  public:
-  // Takes the documents of `tokens`, each of which fills one place less than it has tokens, as its
-  // last one is a target alone. A document longer than `context` places is split into pieces of so
-  // many, which do not see each other; no other is. Pieces in which no target counts, of prompts
-  // longer than a row, are left out. Errors: kInput where there is no document of two tokens, or
-  // where no piece is left.
+  // Packs the documents of `tokens`. A document fills one position less than it has tokens, because
+  // its last token is only a target. A document longer than `context` positions is split into
+  // pieces of that length, which do not see each other. Pieces without a target that counts, from
+  // long prompts, are left out. Throws Error{kInput} if no document has two tokens, or if no piece
+  // is left.
   PackedRows(TokenSourcePtr tokens, std::int64_t context);
 
   std::int64_t rows() const { return static_cast<std::int64_t>(first_piece_.size()) - 1; }
-  std::int64_t filled() const { return filled_; }  // places, of rows() · context
+  // The number of positions that are filled, of rows() · context.
+  std::int64_t filled() const { return filled_; }
   std::int64_t documents() const { return documents_; }
-  std::int64_t split() const { return split_; }        // documents
-  std::int64_t left_out() const { return left_out_; }  // pieces without a target
+  std::int64_t split() const { return split_; }  // documents
+  // The number of pieces that were left out because none of their targets counts.
+  std::int64_t left_out() const { return left_out_; }
 
-  // The rows of these numbers. Places behind the last document are one of their own, of token 0
-  // and without targets.
+  // The batch of these rows. Positions behind a row's last document form a document of token 0,
+  // without targets.
   Batch batch(std::span<const std::int64_t> rows) const;
 
  private:
   struct Piece {
-    std::int64_t start, places;  // the first token in the stream, and places of a row
+    // The index of the first token in the stream, and the number of positions in a row.
+    std::int64_t start, places;
   };
   std::vector<Piece> cut();
   bool has_targets(const Piece& piece) const;
 
   TokenSourcePtr tokens_;
   std::int64_t context_, filled_ = 0, documents_ = 0, split_ = 0, left_out_ = 0;
-  std::vector<Piece> pieces_;             // of row 0, then of row 1, …
-  std::vector<std::size_t> first_piece_;  // by row, and one more behind the last
+  std::vector<Piece> pieces_;             // The pieces of row 0, then of row 1, and so on.
+  std::vector<std::size_t> first_piece_;  // The index of each row's first piece, and of the end.
 };
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// The rules by which a model of SentencePiece rewrites characters, checked before the library has
-// them: it follows them wherever they lead, and a rule may put any text in a character's place.
+// Checks the rules by which a SentencePiece model rewrites characters, before the library reads
+// them: it would follow them out of bounds, and a rule may replace a character by any text.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace tracestep {
 
-// `model`: the file, a message of protocol buffers; one that is malformed is left to the library.
-// Errors: kInput, naming `origin`, for rules that lead beyond themselves, or put more than 64 bytes
-// in the place of a character.
+// `model`: the file, a protocol buffer message; the library reports a malformed one. Throws
+// Error{kInput} naming `origin` for rules that point outside of themselves, or that replace a
+// character by more than 64 bytes.
 void check_piece_rules(std::string_view model, const std::string& origin);
 
 }  // namespace tracestep

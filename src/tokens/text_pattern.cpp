@@ -1,4 +1,4 @@
-// The only file that knows PCRE2.
+// The only file that uses the PCRE2 library.
 #include "tokens/text_pattern.h"
 
 #include <algorithm>

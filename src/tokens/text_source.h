@@ -1,4 +1,4 @@
-// Text to train on: files and folders, read in an order that does not depend on the machine.
+// Reads text to train on from files and folders, in an order that does not depend on the machine.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 namespace tracestep {
 
 struct TextSource {
-  std::string text;                          // all files, one after the other
+  std::string text;                          // The contents of all files, one after the other.
   std::vector<std::filesystem::path> files;  // the files that were read, in order
-  // Where in the text each of them begins and ends.
+  // Where each file begins and ends in the text.
   std::vector<std::pair<std::size_t, std::size_t>> bounds = {};
-  // Paths inside folders that were not read, by the reason, as in "binary".
+  // Paths inside folders that were not read, by the reason, such as "binary".
   std::map<std::string, std::vector<std::filesystem::path>> left_out;
-  // Files that are read but have what a user may not expect, by what that is.
+  // Files that were read but contain something that a user may not expect, by what it is.
   std::map<std::string, std::vector<std::filesystem::path>> remarks;
 };
 
@@ -31,11 +31,11 @@ struct TextSource {
 // or when the text is larger than 4 GiB.
 TextSource read_text(std::span<const std::filesystem::path> paths);
 
-// "12 files, 3.10 MiB; left out: a.png, b.png and 3 more (binary), .git (hidden); CRLF line ends,
-// kept: c.txt".
+// A summary for people: "12 files, 3.10 MiB; left out: a.png, b.png and 3 more (binary), .git
+// (hidden); CRLF line ends, kept: c.txt".
 std::string words_of(const TextSource& source);
 
-// Text from elsewhere: UTF-16 and marks as in files. `name`: what an error is about.
+// As read_text(), for bytes from elsewhere. `name`: for error messages.
 std::string text_of_bytes(std::string bytes, const std::string& name);
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// The only file that normalizes by utf8proc.
+// The only file that uses the utf8proc library, to normalize text.
 #include "tokens/text_steps.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The steps by which a tokenizer.json prepares a text before pairs are merged: the normalizer
-// rewrites it, the pre-tokenizer cuts it into words. Kinds that no family here uses are refused.
+// rewrites it, and the pre-tokenizer cuts it into words. Kinds of steps that no supported family
+// uses are refused.
 #pragma once
 
 #include <functional>
@@ -19,25 +20,26 @@ class TextNormalizer {
  public:
   struct Result {
     std::string text;
-    std::size_t first_bytes;  // how many bytes of it, from its start, the first character became
+    // The number of bytes, from the start of the text, that come from the first character.
+    std::size_t first_bytes;
   };
 
   TextNormalizer() = default;
-  // Errors: kInput.
+  // Throws Error{kInput} for an unknown kind.
   explicit TextNormalizer(const TokenizerFields& component);
 
-  // How many bytes all steps together may add to a text: far more than those of published
-  // tokenizers do, but a small file cannot make a text of any length out of it.
+  // The most bytes that all steps together may add to a text. It is far more than published
+  // tokenizers need, but a small file cannot produce a text of any length.
   static std::size_t room_of(std::size_t text_bytes) { return 8 * text_bytes + (1u << 20); }
 
   bool is_empty() const { return steps_.empty(); }
-  // `text`: valid UTF-8. Takes what the steps add off `room`. Errors: kInput where that does not
-  // suffice.
+  // Normalizes `text`, which must be valid UTF-8. The bytes that steps add are subtracted from
+  // `room`. Throws Error{kInput} if there is not enough.
   Result apply(std::string_view text, std::size_t& room) const;
 
-  // The text that replaces a space, such as U+2581; empty: spaces stay.
+  // The text that replaces a space, such as U+2581; empty: spaces are kept.
   const std::string& space() const { return space_; }
-  // True if a text gets such a space in front.
+  // True if a text gets such a space at its beginning.
   bool prepends_space() const { return prepends_space_; }
 
  private:
@@ -68,11 +70,11 @@ class PreTokenizer {
   using OnWord = std::function<void(std::string_view word)>;
 
   PreTokenizer() = default;
-  // Errors: kInput.
+  // Throws Error{kInput} for an unknown kind.
   explicit PreTokenizer(const TokenizerFields& component);
 
-  // Calls `on_word` for each word of `text`, valid UTF-8, in turn. `at_start`: it comes from the
-  // first character of all. Errors: kInput.
+  // Calls `on_word` for each word of `text` (valid UTF-8), in order. `at_start`: the text begins
+  // with the first character of the whole text. Throws Error{kInput}.
   void cut(std::string_view text, bool at_start, const OnWord& on_word) const {
     cut(0, text, at_start, on_word);
   }
@@ -89,11 +91,11 @@ class PreTokenizer {
     Behavior behavior;
     bool invert = false;
   };
-  struct Prefix {  // added where the word does not begin with it
+  struct Prefix {  // A text that is added in front of a word unless the word begins with it.
     std::string content;
     bool at_start_only = false;
   };
-  struct Spaces {  // another sign for each space
+  struct Spaces {  // Another character in place of each space.
     std::string content;
   };
 

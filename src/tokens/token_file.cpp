@@ -40,7 +40,7 @@ void widen(const std::byte* from, std::span<std::int64_t> out) {
   }
 }
 
-// Where the tokens lie in a file, and how wide they are.
+// The position of the tokens in a file, and their width.
 struct Layout {
   Width width;
   std::size_t start = 0, count = 0;

@@ -15,7 +15,7 @@
 
 namespace tracestep {
 
-// A stream holds a token so if its loss does not count, as one of a prompt.
+// How a stream stores a token whose loss does not count, such as one of a prompt.
 constexpr std::int64_t untrained(std::int64_t id) {
   return ~id;
 }
@@ -31,9 +31,9 @@ class TokenSource {
   virtual ~TokenSource() = default;
   // Tokens in the stream; at least one.
   virtual std::int64_t size() const = 0;
-  // Its name in messages: the path of a file.
+  // The stream's name in messages, such as the path of a file.
   virtual const std::string& name() const = 0;
-  // Where documents begin, the first at 0; empty: the stream is one text.
+  // The indices at which documents begin, the first one at 0; empty: the stream is one text.
   virtual std::span<const std::int64_t> documents() const { return {}; }
   // True if some tokens are untrained().
   virtual bool masks_targets() const { return false; }
@@ -64,27 +64,27 @@ TokenSourcePtr open_token_file(const std::filesystem::path& path,
 // Tokens held in memory. Errors: kInput when there are none.
 TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens);
 
-// Documents one behind the other, which begin at `begins`. Errors: kInput when there are none.
+// Consecutive documents in memory, which begin at the indices `begins`. Throws Error{kInput} if
+// there are none.
 TokenSourcePtr memory_documents(std::string name, std::vector<std::int32_t> tokens,
                                 std::vector<std::int64_t> begins);
 
-// Passes all tokens to `visit` in order, block by block, with the index of each block's first
-// token; shows its progress when it takes long.
+// Calls `visit` with all tokens in order, block by block, each with the index of its first token;
+// shows progress if it takes long.
 using TokenVisitor = std::function<void(std::int64_t start, std::span<const std::int64_t> block)>;
 void for_each_block(const TokenSource& tokens, const TokenVisitor& visit);
 
-// Reads every token once, and adds them to `hash`, each as 8 bytes, if there is one, and where
-// documents begin. Errors: kInput
-// `FILE: token 50257 at position 17 is beyond the vocabulary of 10000` for the first id outside [0,
-// vocabulary).
+// Reads every token once. If `hash` is given, adds each token to it as 8 bytes, and where documents
+// begin. Throws Error{kInput}, as in `FILE: token 50257 at position 17 is beyond the vocabulary of
+// 10000`, for the first id outside [0, vocabulary).
 void check_vocabulary(const TokenSource& tokens, std::int64_t vocabulary, Hash* hash = nullptr);
 
 struct TokenSplit {
   TokenSourcePtr train, validation;
 };
-// The last `fraction` of the stream (0 < fraction < 1, at least one token each) for validation, as
-// whole documents where it has some.
-// Errors: kUsage for another fraction, kInput for a stream of one token.
+// Splits off the last `fraction` of the stream (0 < fraction < 1, at least one token on each side)
+// for validation; a stream of documents is split between two of them. Throws Error{kUsage} for
+// another fraction, and Error{kInput} for a stream of one token.
 TokenSplit split_tokens(const TokenSourcePtr& tokens, double fraction);
 
 }  // namespace tracestep

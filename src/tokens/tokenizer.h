@@ -1,5 +1,5 @@
-// From text to token ids and back: one token per byte, or byte-pair encoding, trained on the spot
-// or of a published model.
+// Converts text to token ids and back: one token per byte, or byte-pair encoding that is trained
+// here or belongs to a published model.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,36 @@
 
 namespace tracestep {
 
-// The member of the metadata of weights that names the tokenizer of their text, by its hash.
+// The key in the metadata of weights that holds the hash of the tokenizer they were trained with.
 inline constexpr const char* kTokenizerHash = "tokenizer_xxh3";
 
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // "bytes" or "bpe".
+  // The kind of tokenizer: "bytes" or "bpe".
   virtual std::string name() const = 0;
   virtual std::int64_t vocab_size() const = 0;
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // The raw bytes of `tokens`; they may not be valid UTF-8 (a character may be cut), so show them
   // through printable() of base/utf8.h. Errors: kInput for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> tokens) const = 0;
-  // The bytes of text that `token` stands for, exactly; nullopt: for an unknown text, or for none
-  // as it is no token.
+  // The exact number of bytes of text that `token` stands for; nullopt: it stands for unknown text,
+  // or is no token.
   virtual std::optional<std::int64_t> byte_count(std::int64_t token) const = 0;
-  // The tokens that its model expects before a text that begins, as a prompt does: encode() leaves
-  // them out.
+  // The tokens that the model expects in front of a new text, such as a prompt. encode() does not
+  // add them.
   virtual std::vector<std::int32_t> start() const { return {}; }
-  // Its file, which parse_tokenizer() reads: the same for tokenizers that are the same.
+  // The content of the tokenizer's file, which parse_tokenizer() reads. Equal tokenizers have equal
+  // content.
   virtual std::string content() const = 0;
-  // A tokenizer.json that gives texts the same tokens; empty: none is known.
+  // A tokenizer.json that encodes texts into the same tokens; empty: none is known.
   virtual std::string tokenizer_json() const { return {}; }
 
-  // The hash of that file, as 16 hexadecimal digits.
+  // The hash of content(), as 16 hexadecimal digits.
   std::string hash() const;
-  // True if `path` is that file, byte for byte.
+  // True if the file at `path` equals content(), byte for byte.
   bool is_saved_at(const std::filesystem::path& path) const;
-  // Writes that file, unless it is there. Errors: kOutput.
+  // Writes content() to `path` unless it is there already. Throws Error{kOutput}.
   void save(const std::filesystem::path& path) const;
 };
 
@@ -63,14 +64,15 @@ bool is_tokenizer_json(std::string_view content);
 // A tokenizer of any kind, from the content of its file: bytes, SentencePiece, tokenizer.json
 // (tokenizer_kinds.h); `origin` names it in messages. Errors: kInput when it is malformed.
 std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std::string& origin);
-// The file of the tokenizer at `path`: itself, or in the folder of a published model its
-// tokenizer.json, else its tokenizer.model. Errors: kInput for a folder that has neither.
+// The tokenizer's file at `path`: the path itself, or in the folder of a published model its
+// tokenizer.json, else its tokenizer.model. Throws Error{kInput} for a folder that has neither.
 std::filesystem::path tokenizer_file(const std::filesystem::path& path);
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 inline constexpr const char* kTokenizerModel = "tokenizer.model";
 // Loads the tokenizer at `path` as above; its file is read whole. Errors: kInput, also when it is
 // missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
-inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;  // a million pieces
+// The largest file that is read, enough for a million pieces.
+inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Tokenizers made here, in the format of the library `tokenizers`, so that transformers gives a
-// text the ids that its model was trained with.
+// Writes tokenizers that were made here in the format of the library `tokenizers`, so that
+// transformers encodes a text into the ids with which its model was trained.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,23 @@
 
 namespace tracestep {
 
-// The tokenizer.json whose token b is the byte b.
+// A tokenizer.json in which token b is the byte b.
 std::string tokenizer_json_of_bytes();
 
-// A piece of byte-pair encoding, in the order of ids; the earlier of two is merged first.
+// A piece of a byte-pair vocabulary. Pieces are in the order of ids; of two possible merges, the
+// earlier piece is merged first.
 struct VocabPiece {
-  std::string text;            // U+2581 is a space; "<0x41>" is a byte
-  bool is_merged = false;      // it comes from characters and pieces, and may become part of others
-  bool is_kept_apart = false;  // it is found before anything is merged, as a newline is
+  std::string text;        // The text; U+2581 stands for a space, and "<0x41>" for a byte.
+  bool is_merged = false;  // True: the piece is made by merging, and may be merged further.
+  // True: the piece is found before anything is merged, like a newline.
+  bool is_kept_apart = false;
 };
 
-// The tokenizer.json of these pieces: spaces as U+2581, characters without a piece byte by byte.
-// Time and bytes grow with the characters of all pieces.
+// The tokenizer.json of these pieces. Spaces become U+2581, and characters without a piece are
+// encoded byte by byte. Time and size grow with the characters of all pieces.
 std::string tokenizer_json_of_pieces(std::span<const VocabPiece> pieces);
 
-// The tokenizer_config.json beside either, for AutoTokenizer of transformers.
+// The tokenizer_config.json for either, which AutoTokenizer of transformers reads.
 std::string tokenizer_config_json();
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// A component of tokenizer.json: fields of known names and types. Whoever reads one says all that
-// it knows, since a field or a kind that is passed over could change the tokens.
+// A component of tokenizer.json: fields of known names and types. Readers must name every field
+// that they know, because ignoring an unknown field or kind could change the tokens.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ class TokenizerFields {
   const std::string& where() const { return where_; }
   // The field `type`; empty where it is missing.
   std::string type() const { return find("type") == nullptr ? "" : text("type"); }
-  // Refuses a field of another name; `type` is always known.
+  // Throws if the component has a field with another name; `type` is always allowed.
   void allow(std::initializer_list<std::string_view> known) const;
 
-  // nullptr: it is missing or null.
+  // The value of a field; nullptr: it is missing or null.
   const Json* find(std::string_view name) const;
   const Json& at(std::string_view name) const;
   bool flag(std::string_view name, bool fallback) const;
   std::string text(std::string_view name) const;
   const Json::Array& array(std::string_view name) const;
   const Json::Object& object(std::string_view name) const;
-  // A number of a token, at most kMostTokenId.
+  // Reads the number of a token, at most kMostTokenId.
   std::int32_t id(const Json& value, std::string_view name) const;
-  // Refuses a token of more than kMostTokenBytes: what a text of ids decodes to is bounded then.
+  // Throws if a token has more than kMostTokenBytes, which bounds the text that ids decode to.
   void check_token(std::string_view text) const;
   // The component in field `name`.
   TokenizerFields part(std::string_view name) const;
@@ -52,8 +52,8 @@ class TokenizerFields {
 inline constexpr std::int32_t kMostTokenId = 10'000'000;
 inline constexpr std::size_t kMostTokenBytes = 65536;
 
-// Calls `add(component)` for `component`, or for each part of a Sequence, whose list is the field
-// `list`; sequences in sequences are opened as well, to some depth.
+// Calls `add(component)` for `component`, or for each part if it is a Sequence, whose list is the
+// field `list`. Nested sequences are opened too, to a limited depth.
 template <class Add>
 void for_each_component(const TokenizerFields& component, std::string_view list, Add&& add,
                         int depth = 0) {

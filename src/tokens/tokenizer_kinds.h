@@ -9,11 +9,11 @@
 
 namespace tracestep {
 
-// Byte-pair encoding over SentencePiece, from the bytes of a model file; `origin` names it in
-// messages. Errors: kInput.
+// Byte-pair encoding by the SentencePiece library, from the bytes of a model file; `origin` names
+// the file in messages. Throws Error{kInput}.
 std::unique_ptr<Tokenizer> load_bpe(const std::string& model, const std::string& origin);
 
-// Returns `token`. Errors: kInput when it is not in [0, vocab_size).
+// Returns `token`. Throws Error{kInput} if it is not in [0, vocab_size).
 std::int64_t check_token(std::int64_t token, std::int64_t vocab_size);
 
 // Tokenizers of published models: tokenizer.json, as the library `tokenizers` writes it. Byte-pair

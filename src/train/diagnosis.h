@@ -1,4 +1,4 @@
-// Explains why training ended at a number that is not finite.
+// Explains why training ended with a number that is not finite.
 #pragma once
 
 #include <optional>

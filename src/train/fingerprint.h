@@ -12,15 +12,17 @@
 
 namespace tracestep {
 
-// The data, device and initial weights that identify a run besides its options.
+// What identifies a run besides its options: the data, the device and the initial weights.
 struct RunContent {
-  std::string device;  // as Device::name()
+  std::string device;  // The device, as Device::name().
   std::int64_t tokens = 0, validation_tokens = 0;
-  std::string text = {};  // hash of all ids: those trained on, then those of validation
-  std::string init = {};  // hash of the initial weights' file; empty: made from the seed
+  // A hash of all token ids, first those for training, then those for validation.
+  std::string text = {};
+  // A hash of the initial weights' file; empty: they are made from the seed.
+  std::string init = {};
 };
 
-// Every checkpoint keeps the fingerprint of its run.
+// The fingerprint of a run, which each of its checkpoints stores.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
 // Error{kUsage, "change"} unless every name is that of an entry that may change. Those that change
@@ -36,7 +38,7 @@ Json continue_run(const Json& saved, const Json& now, std::span<const std::strin
                   std::int64_t step);
 
 // How many batches a validation of the run `saved` reads, 0: all. Earlier versions read 8 and did
-// not say so.
+// not record it.
 std::int64_t validation_batches_of(const Json& saved);
 
 }  // namespace tracestep

@@ -119,7 +119,8 @@ class Decoder {
     return executor_->output("logits");
   }
 
-  // To be called before the weights are loaded, as it makes their place.
+  // Makes the program. Must be called before the weights are loaded, because it allocates their
+  // memory.
   void make(std::int64_t count) {
     executor_.reset();  // frees its memory first
     executor_ = stores_.executor_of_first(

@@ -1,4 +1,4 @@
-// A text continued by a model, token by token.
+// Continues a text with a model, token by token.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@
 namespace tracestep {
 
 struct GenerateOptions {
-  RunSpec run = {.shape = {.batch = 1, .context = 256}};  // the longest text, prompt included
+  // `shape.context` limits the whole text, including the prompt.
+  RunSpec run = {.shape = {.batch = 1, .context = 256}};
   std::filesystem::path init = {};
   std::vector<std::int64_t> prompt;  // token ids; at least one
-  std::int64_t tokens = 128;         // to sample
+  std::int64_t tokens = 128;         // The number of tokens to sample.
   Sampling sampling = {};
 };
 

@@ -11,10 +11,10 @@ namespace tracestep {
 
 class LogFile {
  public:
-  // Starts an empty file, or, after a resume, keeps its lines up to step `resumed_from`; warns when
-  // the lines end before that step. An empty path logs nothing. A file is locked as long as this is
-  // there; a stream is written to as it is. Throws Error{kOutput}, also when another process writes
-  // the log, and kInput for lines that do not belong to a log.
+  // Starts an empty log, or after a resume keeps its lines up to step `resumed_from`; warns if the
+  // lines end before that step. An empty path logs nothing. The file is locked while this object
+  // exists; a stream is written to directly. Throws Error{kOutput}, also if another process writes
+  // the log, and Error{kInput} for lines that are not of a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
   // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]

@@ -25,7 +25,7 @@ class Tokenizer;
 // How updated weights in bfloat16 are rounded.
 enum class Rounding : std::uint8_t {
   kNearest,
-  kRandom,  // so that updates below half a rounding are not lost
+  kRandom,  // Stochastically, so that updates below half a rounding step are not lost.
 };
 inline constexpr Rounding kAllRoundings[] = {Rounding::kNearest, Rounding::kRandom};
 constexpr std::string_view name_of(Rounding rounding) {
@@ -33,48 +33,54 @@ constexpr std::string_view name_of(Rounding rounding) {
 }
 
 struct TrainOptions {
-  RunSpec run;  // includes the optimizer's weight decay and clip
+  RunSpec run;  // The run; it includes the optimizer's weight decay and clipping.
   std::int64_t steps = 200;
-  // In one process: so many seconds after the first step began the one under way is the last, and
-  // the run is finished as after all its steps; 0: never.
+  // In one process: the step that is running this many seconds after the first step began is the
+  // last one, and the run then ends as after all steps. 0: no limit.
   double seconds = 0;
-  // The batch of a step is the sum of so many shards, in one order for every number of replicas
-  // that divides them: each replica runs one after another of its own. 0: replicas have one share
-  // each.
+  // The number of shards whose gradients are summed into a step, in an order that is the same for
+  // every number of replicas that divides them; each replica computes its shards one after the
+  // other. 0: each replica has one share.
   std::int64_t shards = 0;
   Order order = Order::kShuffled;
-  // The inputs of every step are those of a captured module's example, and the tokens nothing.
+  // True: every step uses the inputs of a captured module's example, and no tokens.
   bool on_example = false;
   Schedule schedule;
   Rounding rounding = Rounding::kNearest;
   // The tokenizer of the text; saved beside the weights and in checkpoints. nullptr: not known.
   std::shared_ptr<const Tokenizer> tokenizer = {};
-  Json arguments = {};                // kept in checkpoints for whoever continues the run
-  std::filesystem::path init = {};    // weights to start from; empty: from the seed
-  std::filesystem::path save;         // weights at the end; empty: nowhere
-  std::filesystem::path log;          // one JSON line per step; empty: nowhere
-  std::filesystem::path checkpoint;   // folder; empty: none
-  std::int64_t checkpoint_every = 0;  // steps; 0: only at the end and when interrupted
-  bool resume = false;                // from the newest checkpoint, if there is one
-  bool overwrite = false;             // earlier checkpoints, after the first new one
-  std::vector<std::string> change;    // entries of the fingerprint that may differ on resume
-  std::int64_t validate_every = 0;    // steps; 0: never
-  // Batches of the validation tokens, from their beginning, that a validation reads; 0: every token
+  Json arguments = {};  // The command's options, which checkpoints keep for resuming.
+  // The file or folder of initial weights; empty: they are made from the seed.
+  std::filesystem::path init = {};
+  std::filesystem::path save;        // The file for the final weights; empty: none.
+  std::filesystem::path log;         // The file for a JSON line per step; empty: none.
+  std::filesystem::path checkpoint;  // The folder for checkpoints; empty: none.
+  // A checkpoint after this many steps each; 0: only at the end and on interruption.
+  std::int64_t checkpoint_every = 0;
+  bool resume = false;  // True: continue from the newest checkpoint, if there is one.
+  // True: earlier checkpoints are replaced once the first new one is written.
+  bool overwrite = false;
+  std::vector<std::string> change;  // Names of fingerprint entries that may differ on resume.
+  std::int64_t validate_every = 0;  // A validation after this many steps each; 0: never.
+  // How many batches from the beginning of the validation tokens a validation reads; 0: every token
   // once, as evaluate() does.
   std::int64_t validation_batches = 0;
-  std::int64_t sample_every = 0;                 // steps; 0: never
-  std::vector<std::int64_t> sample_prompt = {};  // token ids that samples continue
+  std::int64_t sample_every = 0;  // A sample of text after this many steps each; 0: never.
+  std::vector<std::int64_t> sample_prompt = {};  // The token ids that samples continue.
 };
 
 struct TrainStep {
-  std::int64_t step = 0;                         // counted from 1 in logs and messages
-  double loss = 0.0, grad_norm = 0.0, lr = 0.0;  // a NaN where updates are early: no norm is known
-  // Measured from the step's call to its loss and norm. Where these come before the update (a GPU),
-  // a step waits for the update of the one before, so the rate is that of whole steps, except
-  // behind a pause (the first step, a validation, a checkpoint).
+  std::int64_t step = 0;  // counted from 1 in logs and messages
+  // The norm is NaN with early updates, which do not compute it.
+  double loss = 0.0, grad_norm = 0.0, lr = 0.0;
+  // Tokens per second, from the call of the step to its loss and norm. If the device reports these
+  // before the update is done (a GPU), a step waits for the update of the step before, so the rate
+  // is still that of whole steps, except after a pause (at the first step, a validation, a
+  // checkpoint).
   double tokens_per_s = 0.0;
   std::optional<double> validation_loss = {};
-  std::vector<std::int64_t> sample = {};  // tokens that the weights of this step continue with
+  // A sample: the tokens with which the weights after this step continue the prompt.
+  std::vector<std::int64_t> sample = {};
   // Under loss scaling: the scale that the step ran with, and the number of steps so far (this one
   // included) that were skipped because a gradient was infinite or NaN.
   std::optional<double> loss_scale = {};
@@ -94,13 +100,14 @@ struct Validated {
 struct TrainResult {
   static constexpr std::size_t kRecentSteps = 1000;
 
-  std::int64_t steps = 0;                 // of this run
-  TrainStep first, last;                  // set if there are steps
-  std::optional<double> validation_loss;  // the last one measured
-  // The lowest one, those before a resume included; with checkpoints, that step is kept.
+  std::int64_t steps = 0;                 // The number of steps in this run.
+  TrainStep first, last;                  // Set if at least one step was trained.
+  std::optional<double> validation_loss;  // The validation loss that was measured last.
+  // The lowest validation loss, including those before a resume; if there are checkpoints, the one
+  // of that step is kept.
   std::optional<Validated> best;
-  // Tokens/s of the last kRecentSteps steps, in no order, without the first step of several: it
-  // also makes what all of them use.
+  // Tokens/s of the last kRecentSteps steps, unordered. The first of several steps is left out,
+  // because it also prepares what later steps use.
   std::vector<double> recent_rates;
   std::int64_t resumed_from = 0;
   bool interrupted = false;

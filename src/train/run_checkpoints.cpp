@@ -96,7 +96,7 @@ Outcome write_own_shards(const Open& open, const WholeTensors& from) {
   return out;
 }
 
-// Every rank says how its shard came out, and learns it of all.
+// Every rank reports how writing its shard went, and learns the result of all.
 void agree_on(Outcome& out, Processes* processes) {
   if (processes == nullptr) return;
   const auto said = processes->exchange(out.is_good ? 1 : 0);

@@ -1,6 +1,6 @@
-// The checkpoints of one training: opened, continued and written by all of its processes together.
-// The first one has the folder's lock, decides which checkpoint is continued, and puts a new one in
-// place when every rank has said that its shard is on the disk.
+// The checkpoints of one training, which all of its processes open, continue and write together.
+// The first process holds the folder's lock, decides which checkpoint is continued, and puts a new
+// one in place when every rank has written its shard to the disk.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,40 @@
 
 namespace tracestep {
 
-// Error{kNotFinite} for initial weights or states that hold an infinity or a NaN: every step would
-// fail because of them.
+// Throws Error{kNotFinite} if initial weights or states hold an infinity or a NaN, with which every
+// step would fail.
 void check_finite(const SavedTensors& tensors);
 
-// The weights of option init.
+// The weights that option init names.
 struct InitialWeights {
   SavedTensors tensors;
-  std::string hash = {};  // of the file, or of the checkpoint's description
+  std::string hash = {};  // The hash of the file, or the one in the checkpoint's description.
 };
 
-// As open_weights(), the same in every process: the first one chooses the checkpoint of a folder
-// and verifies it. A file has a hash where `needs_hash`, or where processes compare theirs. Errors:
-// also kFailed, where processes see other files. `processes`: nullptr: this one is alone.
+// Opens the initial weights as open_weights() does, the same in every process: the first process
+// chooses and verifies the checkpoint in a folder. A file is hashed if `needs_hash`, or if
+// processes must compare it. Throws also Error{kFailed} if processes see different files.
+// `processes`: nullptr: this process is alone.
 InitialWeights open_initial_weights(const std::filesystem::path& path, bool needs_hash,
                                     Processes* processes);
 
 class RunCheckpoints {
  public:
-  // Opens the folder, if the options have one, and on resume finds the checkpoint to continue from;
-  // damaged ones give warnings. `processes`: of the run; nullptr: this one is alone. Errors: as
-  // CheckpointWriter; kFailed where processes see other files.
+  // Opens the folder if the options name one, and on resume finds the checkpoint to continue;
+  // damaged ones give warnings. `processes`: those of the run; nullptr: this process is alone.
+  // Throws as CheckpointWriter, and Error{kFailed} if processes see different files.
   RunCheckpoints(const TrainOptions& options, Processes* processes);
 
-  // Until restore(); nullptr: training starts at its first step.
+  // The checkpoint to continue, until restore(); nullptr: training starts at its first step.
   const Checkpoint* resumed() const { return resumed_ ? &*resumed_ : nullptr; }
   // Sets the facts that this run's checkpoints store about it; call it before the first save.
   void describe(CheckpointRun run);
-  // The lowest validation loss so far, that of the folder included where the run is resumed and
+  // The lowest validation loss of the run. On resume it includes that of the folder, if the run
   // validates on the same tokens.
   std::optional<Validated> best() const { return best_; }
-  // Takes the validation loss of the step that may be saved next; true: it is the best, and that
-  // step, once it is saved, is kept as DIR/best. Every process must call this; the first decides.
+  // Takes the validation loss of the step that may be saved next. Returns true if it is the lowest:
+  // that step, once saved, is kept as DIR/best. Every process must call this; the first one
+  // decides.
   bool add_validation(const Validated& validation);
   // Puts weights and states of resumed() into `to`; returns the steps already done.
   std::int64_t restore(const WholeTensors& to);
@@ -57,13 +59,13 @@ class RunCheckpoints {
   // **Errors**: kOutput, with the rank; in the processes beside it kFailed, or they wait until it
   // ends them.
   std::optional<NotFinite> save(std::int64_t step, const WholeTensors& from);
-  // As save(), by the first process alone, which must hold whole tensors.
+  // As save(), called by the first process alone, which must hold whole tensors.
   std::optional<NotFinite> save_alone(std::int64_t step, const WholeTensors& from);
 
   bool are_on() const { return !folder_.empty(); }
   // The newest checkpoint that this run has written or continued; -1: none.
   std::int64_t saved_at() const { return saved_at_; }
-  // "the last finite checkpoint is step 4 in run"
+  // The newest checkpoint in words: "the last finite checkpoint is step 4 in run".
   std::string last_finite() const;
 
  private:
@@ -75,7 +77,7 @@ class RunCheckpoints {
 
   std::filesystem::path folder_;
   Processes* const processes_;
-  std::optional<CheckpointWriter> writer_;  // of the first process
+  std::optional<CheckpointWriter> writer_;  // Only the first process has one.
   std::optional<Checkpoint> resumed_;
   CheckpointRun run_;
   std::optional<Validated> last_, best_;  // validations

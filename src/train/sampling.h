@@ -1,4 +1,4 @@
-// The next token from a vector of logits.
+// Chooses the next token from a vector of logits.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,19 @@
 namespace tracestep {
 
 struct Sampling {
-  double temperature = 1.0;  // 0: always the most likely
-  std::int64_t top_k = 0;    // only the k most likely; 0: all
-  double top_p = 1.0;        // only the most likely that make up this probability
+  double temperature = 1.0;  // The temperature; 0: the most likely token is always chosen.
+  std::int64_t top_k = 0;    // Only the k most likely tokens may be chosen; 0: all.
+  // Only the most likely tokens that together have this probability may be chosen.
+  double top_p = 1.0;
 };
 
-// [.., V] of any floating dtype as float32, float64 rounded. False: one is infinite or NaN.
+// Reads [.., V] of any floating dtype as float32; float64 is rounded. Returns false if a logit is
+// infinite or NaN.
 bool read_logits(const TensorView& logits, std::vector<float>& out);
 
-// The index of a token; `uniform` in [0, 1) decides. Among equal logits the first is taken first.
-// Takes one pass over the logits, and a heap where the order counts, without sorting the
-// vocabulary. Source: Holtzman et al. 2020 (nucleus sampling).
+// Samples the index of a token; `uniform` in [0, 1) decides. Among equal logits the first one
+// precedes. It makes one pass over the logits, and uses a heap where the order counts, without
+// sorting the vocabulary. Source: Holtzman et al. 2020 (nucleus sampling).
 std::int64_t sample(std::span<const float> logits, const Sampling& how, double uniform);
 
 }  // namespace tracestep

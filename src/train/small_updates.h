@@ -1,4 +1,4 @@
-// Updates that are too small for weights in 16 bits, which are rounded to the weight as it was.
+// Detects updates that are too small for 16-bit weights, because rounding restores the old weight.
 #pragma once
 
 #include "runtime/store.h"
@@ -6,12 +6,12 @@
 
 namespace tracestep {
 
-// The share of all parameters that a step moves: AdamW moves each by about the rate, and to nearest
-// that is nothing where the next number lies further than twice as far. 1 for parameters in
-// float32.
+// The share of all parameters that a step changes. AdamW moves a parameter by about `rate`; with
+// rounding to nearest, it stays if the distance to the next number is more than twice that. 1 for
+// float32 parameters.
 double share_that_moves(const Store& store, double rate);
 
-// Warns where the highest rate of the run moves fewer than half of the parameters.
+// Warns if the highest learning rate of the run changes fewer than half of the parameters.
 void warn_of_small_updates(const Store& store, const TrainOptions& options);
 
 }  // namespace tracestep

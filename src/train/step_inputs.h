@@ -1,4 +1,5 @@
-// Fills the inputs of a measured step: random tokens, small learning rates, quick weights.
+// Fills the inputs of a step, for measurements: random tokens, small learning rates, and weights
+// that are quick to make.
 #pragma once
 
 #include "exec/executor.h"
@@ -8,13 +9,14 @@
 
 namespace tracestep {
 
-// Sets every input that the program has: tokens and targets drawn from the run's seed, the learning
-// rate and the step size of an optimizer's first step.
+// Sets every input that the program has: tokens and targets drawn from the run's seed, and the
+// learning rate and step size of an optimizer's first step.
 void set_step_inputs(Executor& executor, const RunSpec& spec);
-// Sets the inputs of a text's batch, with checked tokens: a captured module has its own names.
+// Sets the inputs to a batch of a text, whose tokens were checked. A captured module has its own
+// names for them.
 void set_batch(Executor& executor, const RunSpec& spec, const Batch& batch);
-// Tells a captured module with dropout which batch of the run its ranks work on: one rank that
-// takes N micro-batches has the numbers of N ranks that take one each.
+// Sets which batch of the run a captured module with dropout works on, by its number: one rank with
+// N micro-batches has the same numbers as N ranks with one each.
 void set_batch_number(Executor& executor, const RunSpec& spec, std::int64_t number);
 
 // Fills weights and inputs quickly, for steps whose results are not read.

@@ -1,4 +1,4 @@
-// A text in parts of which each token is read once, for its mean loss.
+// Divides a text into parts that together read each token once, for its mean loss.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@
 
 namespace tracestep {
 
-// Rows one behind the other: what one run of a program reads.
+// Consecutive rows that one run of a program reads.
 struct TextPart {
-  std::int64_t start = 0;  // its first token
+  std::int64_t start = 0;  // The index of its first token.
   BatchShape shape = {};
-  bool repeats = false;  // one row, as often as the batch has rows
-  // Packed rows, of which `start` is the first; nullptr: those of a text.
+  bool repeats = false;  // True: the part is one row, repeated for each row of the batch.
+  // The packed rows, of which `start` is the first one to read; nullptr: rows of a plain text.
   std::shared_ptr<const PackedRows> packed = {};
 
-  // The number of tokens whose loss it gives.
+  // The number of tokens whose loss the part gives.
   std::int64_t tokens() const { return (repeats ? 1 : shape.batch) * shape.context; }
 };
 
-// Whole batches, then the rows that are left, then a row as long as what is left; `batches`: so
-// many parts at most, 0: all. A batch has a multiple of `divisor` rows: of fewer, each is a part
-// that repeats it. Errors: kInput for a text of one token.
+// The parts of a text: whole batches, then the remaining rows, then a shorter row with the
+// remaining tokens. `batches`: the most parts, 0: all. A batch has a multiple of `divisor` rows; if
+// fewer remain, each is a part that repeats its row. Throws Error{kInput} for a text of one token.
 std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std::int64_t batches,
                                std::int64_t divisor = 1);
-// As parts_of(), for the shape of the run, and of rows of documents where it packs them; of a
-// captured module, which has one shape, whole batches alone. Errors: kInput also for a text without
-// one.
+// As parts_of(), for the shape of the run; with rows of documents if the run packs them; and with
+// whole batches only for a captured module, whose shape is fixed. Throws Error{kInput} also for a
+// text without a whole batch.
 std::vector<TextPart> parts_for(const RunSpec& run, const TokenSourcePtr& tokens,
                                 std::int64_t batches, std::int64_t divisor = 1);
 std::int64_t tokens_of(const std::vector<TextPart>& parts);
 
 Batch batch_of(const TextPart& part, const TokenSource& tokens);
-// The number of targets of a part's batch that count; each once, where the part repeats a row.
+// How many targets of a part's batch count; if the part repeats a row, the row counts once.
 inline double counted_in(const TextPart& part, const Batch& batch) {
   return static_cast<double>(batch.counted) /
          static_cast<double>(part.repeats ? part.shape.batch : 1);

@@ -1,5 +1,5 @@
-// The fields of TrainOptions that decide what a training computes, and for how long, as a table:
-// from it follow the flags of `train` and what a resumed run must not change.
+// The fields of TrainOptions that decide what a training computes and for how long, as a table. The
+// flags of `train`, and what a resumed run must not change, follow from it.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace tracestep {
 
 using TrainField = SpecField<TrainOptions>;
 
-// In the order of help texts. Fields of the run itself are in spec/fields.h.
+// The fields in the order of help texts; fields of the run itself are in spec/fields.h.
 std::span<const TrainField> train_fields();
 
 }  // namespace tracestep

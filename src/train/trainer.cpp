@@ -21,7 +21,8 @@
 namespace tracestep {
 namespace {
 
-// In a row; a scale that is far too high costs a few at the start of a run.
+// The number of skipped steps in a row that counts as many; a scale that is far too high skips a
+// few at the start of a run.
 constexpr std::int64_t kManySkips = 10;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

@@ -1,4 +1,4 @@
-// The state of a running training: the store and the programs that work on it.
+// The state of a running training: its stores and the programs that work on them.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@
 
 namespace tracestep {
 
-// A word for the option that needs all weights' gradients before the first update, and so forbids
-// early updates; empty: none does.
+// The name of the option that needs all gradients before the first update, and so rules out early
+// updates; empty: none does.
 std::string_view waits_for(const TrainOptions& options);
 
 class Trainer {
  public:
-  // Allocates parameters and states; they are zero until the caller sets them.
+  // Allocates parameters and states, which are zero until the caller sets them.
   Trainer(const RankDevices& devices, const TrainOptions& options, TokenSourcePtr tokens,
           TokenSourcePtr validation);
   // Trains on one device, without ranks.
@@ -31,11 +31,11 @@ class Trainer {
 
   // The store of the first rank in this process.
   Store& store() { return stores_.first(); }
-  // The tensors that all ranks hold together.
+  // The tensors of the training as all ranks together hold them.
   WholeTensors tensors() const;
 
-  // Step `index`, counted from 0. A step that is not finite leaves weights, moments and loss scale
-  // unchanged, bit for bit.
+  // Runs step `index`, counted from 0. A step that is not finite leaves weights, moments and loss
+  // scale unchanged, bit for bit.
   TrainStep step(std::int64_t index);
   // Finds where the latest step stopped being finite: computes it again and checks every result.
   // nullopt when everything is finite this time.
@@ -44,35 +44,36 @@ class Trainer {
   bool can_validate() const { return validation_ != nullptr; }
   // The mean loss over the validation tokens, or as many as the options say.
   double validate();
-  // Searches what validation reads in the same way.
+  // As find_cause(), for a validation.
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
-  // Micro-batches per step, and the batch of each on all replicas.
+  // The number of micro-batches in a step, and the size of each over all replicas.
   std::int64_t rounds() const {
     return options_.shards == 0 ? options_.run.accumulate
                                 : options_.shards / options_.run.parallel.replicas();
   }
-  // True if each micro-batch is a run of its own, and the update another; else the whole step is
-  // one program (spec/micro_batches.h).
+  // True if each micro-batch and the update run as separate programs; false: the whole step is one
+  // program (spec/micro_batches.h).
   bool are_apart() const { return rounds() > (options_.shards == 0 ? kMostInOneProgram : 1); }
-  // Batches that are read for a run of a program.
+  // How many batches one run of a program reads.
   std::int64_t batches_of_run() const { return are_apart() ? 1 : rounds(); }
   std::int64_t micro_batch() const {
     return options_.run.shape.batch / (options_.shards == 0 ? 1 : rounds());
   }
-  // True if a step that is not finite is left out, and the norm of its gradients is known.
+  // True if steps that are not finite are skipped, for which the norm of the gradients is computed.
   bool guards() const { return options_.run.optimizer.guard_finite; }
   bool rounds_weights() const { return options_.rounding == Rounding::kRandom; }
   bool is_scaled() const { return options_.run.optimizer.loss_scaling.enabled; }
   Batches::Options batch_options() const;
   double state_value(std::string_view name) const;
   RunSpec spec_of(Mode mode) const;
-  // The context of the passes, of which --shards disables some.
+  // The context of the passes; --shards switches some of them off.
   PassContext context() const;
   void build();
   void build_evaluators();
-  // Ready to run on the part; `counted`: how many of its targets count, unless it is null.
+  // An executor whose inputs are set to the part; `counted` is set to the number of its targets
+  // that count, unless it is nullptr.
   Executor& evaluator_of(const TextPart& part, double* counted = nullptr);
   Program update_program() const;
   Device& device() const { return stores_.first().device(); }
@@ -86,20 +87,21 @@ class Trainer {
   }
   Executor& micro(std::int64_t i) { return i == 0 ? *first_ : *next_; }
   void set_rates(const TrainStep& step);
-  // What run `number` of the programs that make gradients reads, counted from 0, and reading it
-  // before it is needed, while the device works.
+  // The input of run `number` (from 0) of the programs that compute gradients. The next one is read
+  // ahead, while the device works.
   Batch take_batch(std::int64_t number);
   void read_ahead(std::int64_t number);
   Batch batch_of_run(std::int64_t number) const;
-  // Micro-batch `number`; its losses are divided by what of the whole step counts.
+  // Reads micro-batch `number`; its losses are divided by the number of targets that count in the
+  // whole step.
   Batch read_batch(std::int64_t number) const;
   void warn_of_skips(const TrainStep& step, bool skipped);
 
-  TrainOptions options_;  // with the optimizer's options as the programs use them
+  TrainOptions options_;  // The options, with the optimizer's as the programs use them.
   const RankStores stores_;
   Communicator* const group_;  // nullptr: there is one rank
   Batches batches_;
-  TokenSourcePtr validation_;  // nullptr: there is none
+  TokenSourcePtr validation_;  // The validation tokens; nullptr: there are none.
   std::vector<TextPart> validated_;
   struct ReadBatch {
     std::int64_t number = 0;

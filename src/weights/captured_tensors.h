@@ -1,6 +1,6 @@
-// The tensors beside a captured module (captured/captured_model.h): its weights, its constants and
-// the inputs of its example, from the folder's safetensors files. Each is checked against the
-// program: names, shapes and dtypes are those of its leaves.
+// The tensors that belong to a captured module (captured/captured_model.h): its weights, constants
+// and example inputs, from safetensors files in its folder. Names, shapes and dtypes must be those
+// of the program's leaves.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,13 @@ bool has_captured_weights(const CapturedModel& model);
 void load_captured_weights(const WholeTensors& to, const CapturedModel& model,
                            const SavedTensors& from);
 
-// Sets the constants of the module in `run`; nothing for other models. Those that are frozen
-// weights are drawn from the run's seed where the folder has no weights. Errors as above.
+// Sets the constants of the run's captured module; does nothing for other models. If the folder has
+// no weights, constants that are frozen weights are drawn from the run's seed. Throws as
+// load_captured_weights().
 void load_captured_constants(const WholeTensors& to, const RunSpec& run);
 
-// Both: weights of `init`; nullptr: of the folder, and where that has none drawn from the run's
-// seed.
+// Sets weights and constants. The weights are those of `init`; if that is nullptr, those in the
+// folder, or drawn from the run's seed if it has none.
 void start_captured(const WholeTensors& to, const RunSpec& run, const SavedTensors* init = nullptr);
 
 // Writes the parameters as load_state_dict(strict=True) of the module takes them: under its names,
@@ -38,20 +39,21 @@ void start_captured(const WholeTensors& to, const RunSpec& run, const SavedTenso
 std::optional<NotFinite> save_captured(const WholeTensors& from, const CapturedModel& model,
                                        const std::filesystem::path& path);
 
-// Values for the inputs of a captured program that `program` has, by name: those of `file`, which
-// must have all of them; where it is empty those of the folder, and for inputs without any, made
-// ones: tokens drawn from the run's seed, numbers around 0, no flag set. `draws`: tokens and
-// targets are drawn in any case. For all replicas of the run.
+// Values for the inputs of a captured program, by name; only those that `program` has. They come
+// from `file`, which must have all of them, or, if `file` is empty, from the folder. Inputs that
+// the folder lacks are made up: tokens are drawn from the run's seed, numbers are near 0, and flags
+// are off. `draws`: tokens and targets are drawn in any case. The values are for all replicas of
+// the run.
 std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Program& program,
                                                   const std::filesystem::path& file = {},
                                                   bool draws = false);
 
-// Dropout in batch `number` of a run depends on this, for each replica: its number among the
-// batches of all, and the run's seed. i64 [replicas]; where a step has micro-batches, `number` is
-// the step's, and each replica has as many numbers.
+// The input on which dropout in batch `number` of a run depends: for each replica its number among
+// the batches of all replicas, and the run's seed. i64 [replicas]. If a step has micro-batches,
+// `number` counts steps, and each replica has a number for each micro-batch.
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number);
 
-// The inputs of a made step, with drawn tokens.
+// Sets the inputs for a step without data; tokens are drawn.
 void set_captured_inputs(Executor& executor, const RunSpec& run);
 
 }  // namespace tracestep

@@ -23,19 +23,20 @@ namespace tracestep {
 // there is none.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
-// True if the folder has any checkpoint, whole or not.
+// True if the folder has any checkpoint, complete or not.
 bool has_checkpoints(const std::filesystem::path& folder);
 
-// The newest complete checkpoint of a folder, without its lock; else as CheckpointWriter::load().
-// With Verify::kDescription it may be one whose tensors are damaged.
+// The newest complete checkpoint of a folder, as CheckpointWriter::load() finds it, but without
+// locking the folder. With Verify::kDescription its tensors are not verified and may be damaged.
 std::optional<Checkpoint> load_checkpoint(const std::filesystem::path& folder,
                                           Verify verify = Verify::kAll);
 
-// The functions below are for processes other than the one with the CheckpointWriter. This one
-// reads the checkpoint that its load() returned; errors as read_checkpoint() with
-// Verify::kDescription. `path`: the folder, or a file in it that names a checkpoint.
+// The functions below are for the processes that do not hold the CheckpointWriter.
+// load_checkpoint() reads the checkpoint that the writer's load() returned, and throws as
+// read_checkpoint() with Verify::kDescription. `path`: the folder, or a file in it that names a
+// checkpoint.
 Checkpoint load_checkpoint(const std::filesystem::path& path, std::int64_t step);
-// The folder of the checkpoint that its save() is writing. Errors: kOutput.
+// The folder of the checkpoint that the writer's save() is writing. Throws Error{kOutput}.
 Directory open_unfinished_checkpoint(const std::filesystem::path& folder, std::int64_t step);
 
 // Writes checkpoints to a folder, which it locks against other processes.
@@ -46,26 +47,28 @@ class CheckpointWriter {
   // removed. Damaged ones are not counted and never removed. Errors: kOutput when the folder cannot
   // be written or another process holds its lock, which the message names.
   explicit CheckpointWriter(const std::filesystem::path& folder, int keep = 2);
-  // A folder that was made here goes again where nothing was saved.
+  // Removes the folder if the constructor created it and nothing was saved.
   ~CheckpointWriter();
   CheckpointWriter(CheckpointWriter&&) = default;
 
   // The newest complete checkpoint, its checksums verified; nullopt when there is no checkpoint. A
   // damaged one is skipped with a warning. Errors: kInput when all are damaged.
   std::optional<Checkpoint> load();
-  // To be called before a run that begins at its first step. With `overwrite`, existing checkpoints
-  // are removed after the first save(); without it, their presence is an error, kUsage.
+  // Must be called before a run that begins at its first step. With `overwrite`, existing
+  // checkpoints are removed after the first save(); without it, existing ones throw Error{kUsage}.
   void start_anew(bool overwrite);
 
-  // `write` writes all files of a checkpoint to a folder (checkpoint_format.h), or returns false:
-  // then the folder goes, and save() returns false. Else the checkpoint is on the disk on return. A
-  // checkpoint of the same step is replaced; those of later steps are left alone, but `latest` no
-  // longer names them. A failure to remove an old one is a warning. Errors: kOutput (disk full),
-  // and what `write` throws; the earlier checkpoints are then unchanged.
+  // Saves a checkpoint. `write` writes all of its files to a folder (checkpoint_format.h), or
+  // returns false: then the folder is removed and save() returns false. Otherwise the checkpoint is
+  // on the disk on return. A checkpoint of the same step is replaced; those of later steps stay,
+  // but `latest` no longer names one of them. If an old one cannot be removed, that is a warning.
+  // Throws Error{kOutput} (disk full) and what `write` throws; earlier checkpoints are then
+  // unchanged.
   using WriteFiles = std::function<bool(const Directory&)>;
   bool save(std::int64_t step, const WriteFiles& write);
 
-  // The checkpoint that is kept however old it gets; nullopt: none is. It should be on the disk.
+  // The step of the checkpoint that is kept however old it gets, whose files should be on the disk;
+  // nullopt: none.
   std::optional<std::int64_t> best() const { return best_; }
   void keep_best(std::int64_t step);
 
@@ -81,8 +84,10 @@ class CheckpointWriter {
   Directory folder_;
   int keep_;
   FileHandle lock_;
-  std::map<std::int64_t, bool> is_whole_;  // by step: known to be undamaged or not
-  std::vector<std::int64_t> overwritten_;  // to be removed after the first save
+  // For each step, whether its checkpoint is known to be undamaged.
+  std::map<std::int64_t, bool> is_whole_;
+  // Steps whose checkpoints are removed after the first save.
+  std::vector<std::int64_t> overwritten_;
   std::optional<std::int64_t> best_;
 };
 

@@ -1,8 +1,8 @@
-// One checkpoint: the folder step-00000100 with the weights, the optimizer's states, the tokenizer
-// of the text and the description of their run, all with checksums. One rank writes two files of
-// whole tensors; each of several ranks writes a shard, which holds its pieces (tensor_pieces.h),
-// and the description says how they are put together. Managing the folder of several checkpoints is
-// left to checkpoint_files.h, the ranks' cooperation to run_checkpoints.h.
+// The format of one checkpoint: a folder such as step-00000100 with the weights, the optimizer's
+// states, the tokenizer and a description of the run, all with checksums. A single rank writes two
+// files of whole tensors; each of several ranks writes a shard with its pieces (tensor_pieces.h),
+// and the description says how they are put together. checkpoint_files.h manages a folder of
+// several checkpoints, and run_checkpoints.h the cooperation of ranks.
 #pragma once
 
 #include <cstdint>
@@ -24,37 +24,37 @@ struct Checkpoint {
   std::int64_t step = 0;
   std::filesystem::path folder;
   SavedTensors model, state;
-  Json meta;                          // the description that the run stored
-  std::string tokenizer;              // the content of its file; empty: none was stored
-  std::string checksum;               // of its description, 16 hexadecimal digits
-  std::vector<std::string> warnings;  // skipped checkpoints and their damage
+  Json meta;              // the description that the run stored
+  std::string tokenizer;  // The content of the tokenizer's file; empty: none was stored.
+  std::string checksum;   // That of the description, as 16 hexadecimal digits.
+  std::vector<std::string> warnings;  // About checkpoints that were skipped, and their damage.
 };
 
-// The file of a tokenizer with this content, in the folder of a checkpoint: the name by which
-// others know it, tokenizer.json, or tokenizer.
+// The name of a tokenizer's file in a checkpoint, from its content: tokenizer.json, which other
+// programs know, or tokenizer.
 const char* tokenizer_name(std::string_view content);
 
-// "step-00000100", and its inverse: nullopt for any other name.
+// The name of a step's checkpoint, "step-00000100", and its inverse; nullopt for any other name.
 std::string checkpoint_name(std::int64_t step);
 std::optional<std::int64_t> checkpoint_step(std::string_view name);
 
-// The facts about a run that a checkpoint stores besides tensors.
+// What a checkpoint stores about a run besides tensors.
 struct CheckpointRun {
   Json meta = {};
-  std::string tokenizer = {};  // the content of its file; empty: none is known
+  std::string tokenizer = {};  // The content of the tokenizer's file; empty: there is none.
 };
 
-// Tensors that are made one by one when they are written.
+// Tensors that are computed one by one while they are written.
 struct TensorsToSave {
   TensorTypes types;
   std::function<HostTensor(const std::string&)> get;
 };
 
-// The functions that write: every file goes to `folder`, which must be empty at first, and is
-// flushed. Where they return a tensor, it is not finite, and the checkpoint must be given up.
-// Errors: kOutput.
+// The functions below write files to `folder`, which must be empty at first, and flush them. If
+// they return a tensor, it is not finite, and the checkpoint must be abandoned. They throw
+// Error{kOutput}.
 
-// The checkpoint of one rank.
+// Writes the files of a single rank's checkpoint.
 std::optional<NotFinite> write_checkpoint(const Directory& folder, std::int64_t step,
                                           const TensorsToSave& model, const TensorsToSave& state,
                                           const CheckpointRun& run);
@@ -64,22 +64,24 @@ struct FileFacts {
   std::string checksum;  // XXH3, 16 hexadecimal digits
 };
 
-// The shard of one of several ranks, with its pieces of weights and states.
+// Writes the shard of one of several ranks, with its pieces of weights and states.
 std::optional<NotFinite> write_shard(const Directory& folder, int rank, int ranks,
                                      const TensorsToSave& pieces, FileFacts& facts);
-// The rest, once all shards (`facts`, by rank) are there. `model`, `state`: the tensors that
-// `choice` divides.
+// Writes the description, once all shards are written (`facts`, by rank). `model`, `state`: the
+// tensors that ranks divide by `choice`.
 void write_description(const Directory& folder, std::int64_t step, const Parallel& choice,
                        const SavedTensors::Table& model, const SavedTensors::Table& state,
                        const std::vector<FileFacts>& facts, const CheckpointRun& run);
 
 enum class Verify {
-  kAll,          // every byte
-  kDescription,  // with the names and sizes of files: for a process beside one that verified all
+  kAll,  // every byte
+  // The description, with names and sizes of files: for a process next to one that verifies
+  // everything.
+  kDescription,
 };
 
-// The checkpoint of `step` in `root`; also reads the schemas of earlier versions. Errors: Error
-// saying what is missing or damaged; a symbolic link in place of the folder or of a file counts as
+// Reads the checkpoint of `step` in `root`, also in formats of earlier versions. Throws Error that
+// says what is missing or damaged; a symbolic link in place of the folder or a file counts as
 // damage.
 Checkpoint read_checkpoint(const Directory& root, std::int64_t step, Verify verify);
 

@@ -1,4 +1,4 @@
-// The names of the files in a folder of checkpoints that name one of them.
+// The names of the files in a checkpoint folder that point to one of its checkpoints.
 #pragma once
 
 namespace tracestep {

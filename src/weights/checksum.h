@@ -1,5 +1,5 @@
-// The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1; only needed to read
-// them. New checkpoints use XXH3 (base/hash.h).
+// The 64-bit checksum of checkpoints with the schema tracestep.checkpoint/1, which is only needed
+// to read them. New checkpoints use XXH3 (base/hash.h).
 #pragma once
 
 #include <array>

@@ -198,7 +198,7 @@ HostTensor whole_of(const Target& target, const TensorsToSave& tensors) {
   return out;
 }
 
-// Which tensors go to which file.
+// Divides the tensors among files.
 std::vector<TensorTypes> divided(const Targets& targets, std::int64_t most_bytes) {
   std::vector<TensorTypes> out(1);
   std::int64_t bytes = 0;

@@ -1,5 +1,5 @@
-// A model as transformers reads it: config.json, model.safetensors or shards of it with an index,
-// and what lay beside the weights that it began from.
+// Writes a model in the format that transformers reads: config.json, model.safetensors or shards of
+// it with an index, and the files that lay beside the weights from which it was trained.
 #pragma once
 
 #include <filesystem>
@@ -12,13 +12,18 @@
 namespace tracestep {
 
 struct FamilyExport {
-  ModelConfig model;             // whose parameters `tensors` are
-  std::filesystem::path origin;  // the folder of the published model that it is; empty: none
+  ModelConfig model;  // The model whose parameters `tensors` has.
+  // The folder of the published model from which it was trained; empty: none.
+  std::filesystem::path origin;
   bool has_tokenizer_of_origin = true;
-  std::string tokenizer_json = {};  // the content of another one; empty: none
-  bool has_own_tokenizer = false;   // which was made here, and has no tokenizer_config.json yet
-  std::optional<DType> dtype = {};  // of the files; nullopt: that of the origin, else the tensors'
-  std::int64_t shard_bytes = 5'000'000'000;  // the most in a file, unless one tensor has more
+  // The content of a tokenizer other than the origin's; empty: none.
+  std::string tokenizer_json = {};
+  // True: that tokenizer was made here, so a tokenizer_config.json is written for it.
+  bool has_own_tokenizer = false;
+  // The dtype of the files; nullopt: that of the origin, else that of the tensors.
+  std::optional<DType> dtype = {};
+  // The most bytes of tensors in a file; a larger tensor has a file of its own.
+  std::int64_t shard_bytes = 5'000'000'000;
 };
 
 // Writes the folder, which must not exist or be empty: whole or not at all. config.json and the

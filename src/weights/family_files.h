@@ -18,16 +18,18 @@ namespace tracestep {
 inline constexpr const char *kFamilyWeights = "model.safetensors",
                             *kFamilyIndex = "model.safetensors.index.json";
 
-// True if the path is a folder with a config.json; the second: if it has weights that can be read.
+// True if the path is a folder with a config.json; the second function: if it also has weights that
+// can be read.
 bool is_model_folder(const std::filesystem::path& path);
 bool has_family_weights(const std::filesystem::path& path);
 
-// The files with the weights of a model's folder. Error{kInput} where it has none, and for an index
-// that is damaged or names what lies elsewhere; links are followed, as downloads are stored so.
+// The files with the weights in a model's folder. Throws Error{kInput} if there are none, and for
+// an index that is damaged or names files elsewhere. Symbolic links are followed, because downloads
+// are stored as links.
 std::vector<std::filesystem::path> family_weight_files(const std::filesystem::path& folder);
 
-// True if the files hold a head that differs from the embedding in its first bytes, though
-// config.json calls them tied: for planning, which reads no weights.
+// True if the files hold a head whose first bytes differ from the embedding, though config.json
+// says that the two are tied. It is for planning, which reads no weights.
 bool has_own_head(const ReadModel& model);
 std::string own_head_note(const std::filesystem::path& folder);
 
@@ -46,8 +48,8 @@ std::string hash_of_family_weights(const std::filesystem::path& folder);
 // The shapes of all parameters of a model, by name.
 std::map<std::string, Shape> parameter_shapes(const ModelConfig& config);
 
-// Copies the rows of one of our tensors from or to their place in the family's. `theirs` begins
-// with its row `begin` (0 where it is transposed). `ours`: its shape; `size`: bytes of an element.
+// Copies rows between a tensor of ours and the family's one. `theirs` begins at its row `begin` (0
+// if it is transposed). `ours`: the shape of our tensor; `size`: the bytes of an element.
 enum class Rows { kToOurs, kToTheirs };
 void copy_rows(Rows direction, const FamilyTensor& place, const Shape& shape, std::size_t size,
                std::span<std::byte> ours, std::span<std::byte> theirs, std::int64_t begin = 0);

@@ -1,4 +1,4 @@
-// Folders of models whose weights are in other files than safetensors.
+// Recognises folders of models whose weights are in files other than safetensors.
 #include <algorithm>
 #include <set>
 #include <system_error>
@@ -22,7 +22,7 @@ struct Kind {
 
 constexpr std::string_view kSaveAgain =
     "load the model in transformers and save it again: save_pretrained(DIR) writes safetensors";
-// The first that fits a file of the folder counts.
+// The kinds of files, of which the first that matches a file in the folder decides.
 constexpr Kind kKinds[] = {
     {"", ".gguf", {"GGUF files of llama.cpp", "take the safetensors that they were made from"}},
     {"consolidated",

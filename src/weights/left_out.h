@@ -1,6 +1,6 @@
-// Tensors in the files of a published model that are none of its weights, because its config.json
-// says the same: frequencies of rotation, masks, a head that is the embedding. Whoever leaves one
-// out looks first whether it does.
+// Tensors in the files of a published model that are not weights, because its config.json
+// determines them: rotation frequencies, masks, a head that equals the embedding. Before one is
+// left out, it is checked against the config.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@
 
 namespace tracestep {
 
-// True if the name is of a tensor that transformers computes from the config and saves as well.
+// True if the tensor with this name is one that transformers computes from the config and also
+// saves.
 bool is_buffer(std::string_view name);
 
-// How the buffer contradicts the model; empty: it agrees. **Memory** of the host: the tensor.
+// How the buffer contradicts the config; empty: it agrees. **Memory** of the host: the tensor.
 std::string fault_of_buffer(const SafetensorsFile& file, const std::string& name,
                             const ModelConfig& model);
 
@@ -25,7 +26,8 @@ struct PlacedTensor {
   std::string name;
 };
 
-// True if both have the same shape and numbers; of each at most so many bytes are compared.
+// True if both tensors have the same shape and numbers; at most this many bytes of each are
+// compared.
 bool hold_same(const PlacedTensor& a, const PlacedTensor& b,
                std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 

@@ -1,5 +1,5 @@
-// The model of a training, an evaluation or generated text: of what is given, what the weights say
-// and what the tokenizer needs.
+// Determines the model of a training, an evaluation or generated text, from what the user gives,
+// from the weights and from the tokenizer.
 #pragma once
 
 #include "spec/run_grid.h"
@@ -8,12 +8,11 @@
 
 namespace tracestep {
 
-// The model for these tokens. Its sizes are those given, else from the weights, else from the
-// base of `grid`; its vocabulary is that given, of the weights or of the tokenizer. Errors: kUsage
-// when they disagree, kInput when the weights are no model.
+// The model for these tokens. Its sizes are those that are given, else those of the weights, else
+// those of the base of `grid`; its vocabulary is the one given, that of the weights or that of the
+// tokenizer. Throws Error{kUsage} if these disagree, and Error{kInput} if the weights are no model.
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer);
-// Takes the adapters that the weights hold, unless the run says itself what of the model is
-// trained.
+// Uses the adapters in the weights, unless the run itself says what is trained.
 void take_adapters(RunSpec& run, const Weights* weights);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Notes on the models of a command, which its user should know beside the result: lines that are
-// said once, and kept for the notes of the result.
+// Collects notes on the models of a command that a user should know: each is printed once, and
+// added to the result.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace tracestep {
 
-// The model as its folder has it: untied where its weights hold a head of their own. `runs`: Error
-// {kInput} where the model is not wholly known; else notes say what is not. Notes also a context
-// beyond the model's positions.
+// The model as its folder has it; it becomes untied if its weights have a head of their own. With
+// `runs`, a model with unknown properties throws Error{kInput}; else a note names them. Also notes
+// a context beyond the model's positions.
 ModelConfig checked_model(ModelConfig model, std::int64_t context, bool runs);
 
-// Notes a context that is longer than the positions that a model was made for. `origin`: the folder
-// of the published model that the weights began from; empty: none.
+// Adds a note if the context is longer than the positions for which the model was made. `origin`:
+// the folder of the published model from which the weights were trained; empty: none.
 void note_positions(const ModelConfig& model, const std::filesystem::path& origin,
                     std::int64_t context);
 

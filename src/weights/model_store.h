@@ -1,5 +1,5 @@
-// Weights in a store: initialised from a seed, or read from safetensors files under the names of
-// nn/transformer.h.
+// Sets the weights in a store: initialised from a seed, or read from safetensors files with the
+// names of nn/transformer.h.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,36 @@
 
 namespace tracestep {
 
-// Truncated normal at ±3σ: σ² = 2/(in+out) for matrices, σ = 1 for an embedding that is not the
-// head as well; norm weights are one, biases and what is added to a norm's offset zero. A value
-// depends only on (seed, tensor name, index), so it is the same on every device.
-// States are initialised as well, by initialize_states(). Source: the course's reference model.
+// Initialises parameters and states. Weights are truncated normal at ±3σ, with σ² = 2/(in+out) for
+// matrices and σ = 1 for an embedding that is not also the head; norm weights are one (zero if the
+// norm adds an offset to them), and biases are zero. A value depends only on (seed, tensor name,
+// index), so it is the same on every device. Source: the course's reference model.
 void initialize_parameters(Store& store, std::uint64_t seed);
 
-// A quicker form for measurements, which make many models: uniform values with the same mean and
-// variance, also a function of (seed, tensor name, index) only.
+// A faster initialisation for measurements, which make many models: uniform values with the same
+// mean and variance, which also depend only on (seed, tensor name, index).
 void initialize_for_timing(Store& store, std::uint64_t seed);
 
-// Sets the states that do not start at zero: the loss scale, if there is one.
+// Sets the states that do not start at zero, which is the loss scale if there is one.
 void initialize_states(Store& store);
 
-// Sets a parameter or state; narrower numbers are widened where the store holds float64.
+// Sets a parameter or state from a tensor; a narrower type is widened if the store holds float64.
 // Throws Error{kUsage} for another shape or dtype.
 void load_tensor(Store& store, const std::string& name, const TensorView& value);
 
-// Reads every parameter of the store, one at a time, widening as load_tensor() does. Throws
-// Error{kInput} naming the tensor that is missing, has another shape or a dtype other than the
-// parameter's, and for tensors the model does not have. Embeddings and head of a published model
-// are resized where the model has another vocabulary: more rows are the mean of those there are.
+// Reads every parameter of the store, one at a time, widened as by load_tensor(). Throws
+// Error{kInput} naming a tensor that is missing, has another shape or a dtype other than the
+// parameter's, or that the model does not have. If the model has another vocabulary than the
+// published one, embeddings and head are resized; further rows are the mean of the existing ones.
 void load_parameters(Store& store, const SavedTensors& from);
 // True for a tensor with a row for each token.
 bool is_of_vocabulary(std::string_view name);
 
-// The model: its sizes by the shapes of its tensors, its number of heads and its architecture by
-// the file's metadata, else by `fallback`. Throws Error{kInput} when the tensors are not such a
-// model.
+// The model of these tensors: its sizes from their shapes; heads and architecture from the file's
+// metadata, else from `fallback`. Throws Error{kInput} if the tensors are no such model.
 ModelConfig config_of(const SavedTensors& from, const ModelConfig& fallback);
 
-// The sizes and the facts that config_of() cannot tell from shapes, for a file's metadata.
+// The sizes, and what config_of() cannot tell from shapes, as metadata for a file.
 SavedTensors::Metadata metadata_of(const ModelConfig& config);
 
 // Host copies of all parameters, or of all states whose name starts with `prefix`.

@@ -14,20 +14,22 @@ class Executor;
 class SavedTensors;
 
 struct NotFinite {
-  std::string what;  // "lm_head.weight", "the result of softmax at layers.0.attn (forward)"
+  // The tensor: "lm_head.weight", "the result of softmax at layers.0.attn (forward)".
+  std::string what;
   DType dtype = DType::kF32;
-  std::int64_t infinite = 0, nan = 0, count = 0;  // elements; `count` in all
-  std::optional<Phase> phase = {};                // of a result
+  // How many elements are infinite, are NaN, and there are in all.
+  std::int64_t infinite = 0, nan = 0, count = 0;
+  std::optional<Phase> phase = {};  // The phase of a result; nullopt for a weight.
 
-  // "lm_head.weight holds 2 NaN and 1 infinite of 4096 values".
+  // A message: "lm_head.weight holds 2 NaN and 1 infinite of 4096 values".
   std::string str() const;
 };
 
-// nullopt when every element is finite; integers and booleans always are.
+// Searches a tensor; nullopt if every element is finite, as integers and booleans always are.
 std::optional<NotFinite> find_not_finite(const std::string& name, const TensorView& tensor);
-// The first one by name.
+// The first tensor, by name, that is not finite.
 std::optional<NotFinite> find_not_finite(const TensorMap& tensors);
-// The first one in a file or in shards, read tensor by tensor.
+// The first tensor in a file or in shards that is not finite; tensors are read one by one.
 std::optional<NotFinite> find_not_finite(const SavedTensors& tensors);
 
 // Runs the program once more on the inputs that are set and checks each node's results as they are

@@ -90,7 +90,7 @@ class Places {
   }
   Shape whole_shape(std::string_view weight) const { return whole(weight).shape; }
 
-  // Every matrix that the files have by itself, without ".weight".
+  // The names of all matrices that are separate in the files, without ".weight".
   std::vector<std::string> modules() const {
     std::vector<std::string> out;
     for (const auto& [weight, place] : places_) {

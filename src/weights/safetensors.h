@@ -26,9 +26,10 @@ class SafetensorsFile {
  public:
   struct Entry {
     std::string name;
-    std::string_view dtype;  // the format's name: "F32"; may be a type that cannot be read here
+    // The dtype as the format names it, "F32"; it may be one that cannot be read here.
+    std::string_view dtype;
     std::vector<std::int64_t> shape;
-    std::uint64_t begin = 0, end = 0;  // bytes, from the start of the data
+    std::uint64_t begin = 0, end = 0;  // The range of its bytes, from the start of the data.
   };
 
   // Errors: kInput naming the file and the tensor when the file is not a regular file or breaks
@@ -42,7 +43,7 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return file_.path(); }
   // Names in the order of their bytes in the file.
   std::vector<std::string> names() const;
-  // nullptr when the file has no tensor of this name.
+  // The entry of a tensor; nullptr if the file does not have it.
   const Entry* find(std::string_view name) const;
 
   // The tensor's type, without reading its bytes. Errors: kInput when it is missing or has a dtype
@@ -50,7 +51,7 @@ class SafetensorsFile {
   Type type(std::string_view name) const;
   // Errors: as type(); also when the file was truncated after it was opened.
   HostTensor read(std::string_view name) const;
-  // Fills `out` with the tensor's bytes from `offset` on, which must be its.
+  // Fills `out` with the tensor's bytes from `offset` on. The range must lie within the tensor.
   void read_part(const Entry& entry, std::uint64_t offset, std::span<std::byte> out) const {
     file_.read(data_start_ + entry.begin + offset, out);
   }
@@ -58,18 +59,18 @@ class SafetensorsFile {
  private:
   InputFile file_;
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> by_name_;  // indices into entries_
+  std::vector<std::uint32_t> by_name_;  // Indices into entries_, sorted by name.
   std::map<std::string, std::string> metadata_;
   std::uint64_t data_start_ = 0;
 };
 
 using TensorTypes = std::map<std::string, Type>;
 
-// The names in the order that files have: largest element type first, and then by name.
+// The names in the order in which files store them: the largest element type first, then by name.
 std::vector<std::string> order_in_file(const TensorTypes& types);
 
-// Writes a file tensor by tensor, so that one at a time need be in memory, with the header padded
-// to 8 bytes. Nothing appears before commit().
+// Writes a file tensor by tensor, so that only one need be in memory. The header is padded to 8
+// bytes. The file appears with commit().
 class SafetensorsOutput {
  public:
   using Metadata = std::map<std::string, std::string>;
@@ -84,14 +85,14 @@ class SafetensorsOutput {
   // The order in which add() takes the tensors: order_in_file().
   const std::vector<std::string>& order() const { return order_; }
   void add(const TensorView& tensor);
-  // To be called when all tensors are there.
+  // Makes the file appear. Must be called when all tensors are added.
   void commit();
 
  private:
   void write_header(const TensorTypes& types, const Metadata& metadata);
 
   std::vector<std::string> order_;
-  std::vector<std::int64_t> bytes_;  // in that order
+  std::vector<std::int64_t> bytes_;  // The bytes of each tensor, in that order.
   std::size_t added_ = 0;
   OutputFile file_;
 };

@@ -31,7 +31,7 @@ class TensorSource {
   virtual std::vector<std::string> names() const = 0;
   virtual bool has(std::string_view name) const = 0;
   virtual std::filesystem::path path() const = 0;
-  // Errors of both: as SafetensorsFile.
+  // Type and values of a tensor. Both throw as SafetensorsFile.
   virtual Type type(std::string_view name) const = 0;
   virtual HostTensor read(std::string_view name) const = 0;
 };
@@ -44,9 +44,10 @@ class SavedTensors {
 
   explicit SavedTensors(SafetensorsFile file);
   explicit SavedTensors(const std::filesystem::path& file) : SavedTensors(SafetensorsFile(file)) {}
-  // `shards`: the files of all ranks of `choice`, two at least, in their order, in which a piece is
-  // a vector with the name of its tensor, and is left out where it is empty. Error{kInput} naming
-  // the file and the tensor when a piece is missing or has another type than it should.
+  // Reads tensors from shards. `shards`: the files of all ranks of `choice`, at least two, by rank.
+  // Each holds a rank's pieces as vectors with the names of their tensors; empty pieces are left
+  // out. Throws Error{kInput} naming the file and the tensor if a piece is missing or has the wrong
+  // type.
   SavedTensors(Shards shards, const Parallel& choice, Table tensors);
   // Reads a published model, whose tensors keep whatever floating type its files have.
   SavedTensors(std::shared_ptr<const TensorSource> published, Metadata metadata)
@@ -54,20 +55,21 @@ class SavedTensors {
 
   std::vector<std::string> names() const { return source_->names(); }
   bool has(std::string_view name) const { return source_->has(name); }
-  // The metadata of a file that holds whole tensors, and what was added.
+  // The metadata of the file, with entries that were added.
   const Metadata& metadata() const { return metadata_; }
   void add_metadata(const std::string& key, std::string value) {
     metadata_[key] = std::move(value);
   }
   bool is_published() const { return is_published_; }
-  // The folder of the published model that they began from; empty: they began here.
+  // The folder of the published model from which the weights were trained; empty: they were made
+  // here.
   std::string origin() const {
     const auto found = metadata_.find(kOrigin);
     return found == metadata_.end() ? "" : found->second;
   }
   // The file, or the folder of several.
   std::filesystem::path path() const { return source_->path(); }
-  // Errors of both: as SafetensorsFile.
+  // Type and values of a tensor. Both throw as SafetensorsFile.
   Type type(std::string_view name) const { return source_->type(name); }
   HostTensor read(std::string_view name) const { return source_->read(name); }
 

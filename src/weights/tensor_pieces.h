@@ -18,20 +18,23 @@ namespace tracestep {
 
 struct DividedTensor {
   Type whole;
-  std::optional<int> axis = {};  // divided by choice.tensor ranks; its size is a multiple of them
+  // The axis along which choice.tensor ranks divide it; its size there is a multiple of them.
+  // nullopt: it is not divided.
+  std::optional<int> axis = {};
 
   friend bool operator==(const DividedTensor&, const DividedTensor&) = default;
 };
 
-// How many blocks there are, and the type of each.
+// The number of blocks, and the type of each.
 int block_count(const DividedTensor& tensor, const Parallel& choice);
 Type block_type(const DividedTensor& tensor, const Parallel& choice);
 
-// The elements of its block that `rank` alone has to save. None where another rank has the same
-// ones: every element of the whole tensor is in exactly one piece.
+// The elements of its block that `rank` saves. Empty if another rank saves the same ones: every
+// element of the whole tensor is in exactly one piece.
 OwnPart piece_of(const DividedTensor& tensor, const Parallel& choice, int rank);
 
-// Block `index`, 0 for the first rank of a replica, of a whole tensor; and its way back.
+// Block `index` of a whole tensor (0 for the first rank of a replica), and the whole tensor from
+// its blocks.
 HostTensor block_of(const TensorView& whole, const DividedTensor& tensor, const Parallel& choice,
                     int index);
 void put_block(HostTensor& whole, std::span<const std::byte> block, const DividedTensor& tensor,

@@ -1,4 +1,4 @@
-// Files that stand beside weights in a folder, or were given in their place.
+// Recognises files in the place of weights, or beside them in a folder.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +10,30 @@
 
 namespace tracestep {
 
-// The kind of a file that was given in the place of weights, by its first bytes: for messages.
+// The kind of a file that was given in place of weights, judged by its first bytes; used in
+// messages.
 struct ForeignFile {
-  std::string_view what;  // "text": empty where it is none of those known
-  std::string_view hint;  // how to make weights of it
+  std::string_view what;  // The kind, such as "text"; empty: it is not known.
+  std::string_view hint;  // How to make weights from it.
 };
 
-// Error{kInput} that says what the weights of a folder are where it has none that are read, but an
-// adapter, PyTorch archives, GGUF files and the like. To be asked about a folder without a model's
-// weights or checkpoints.
+// Throws Error{kInput} if a folder has weights that are not read (an adapter, PyTorch archives,
+// GGUF files and the like), saying what they are. Call it for a folder without a model's weights
+// and without checkpoints.
 void refuse_foreign_weights(const std::filesystem::path& folder);
 
-inline constexpr std::size_t kForeignStart = 512;  // bytes that tell
+// How many bytes of a file are enough to recognise it.
+inline constexpr std::size_t kForeignStart = 512;
 
 // `start`: the first kForeignStart bytes of the file, or all of it.
 ForeignFile foreign_file(std::span<const std::byte> start);
 
-// The index of weights in several safetensors files, as transformers writes it: which of the files
-// beside it has which tensor.
+// The index of weights in several safetensors files, as transformers writes it: the file of each
+// tensor.
 using WeightIndex = std::map<std::string, std::string>;  // tensor, file
 
-// `text`: model.safetensors.index.json; `where` names it in messages. Error{kInput} where it is no
-// index, and for a file that does not lie beside it.
+// Parses a model.safetensors.index.json; `where` names it in messages. Throws Error{kInput} for
+// text that is no index, and for a file outside the folder.
 WeightIndex parse_weight_index(std::string_view text, const std::string& where);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// The weights and states of a training as one rank alone would hold them, also where each rank
-// holds only its part of some; what model_store.h does with a store, for them; and saving them.
+// The weights and states of a training as a single rank would hold them, even if each rank holds
+// only its part of some. It can do with them what model_store.h does with a store, and save them.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ class Tokenizer;
 
 class WholeTensors {
  public:
-  // For one rank, which holds everything.
+  // The tensors of a single rank, which holds everything.
   explicit WholeTensors(Store& store) : stores_{&store} {}
-  // `stores`: of the ranks of this process, in their order. `parameters`: the shape of every whole
-  // weight. `choice`: how they are divided. `group`: the first one's end.
+  // `stores`: those of this process's ranks, in order. `parameters`: the shape of every whole
+  // weight. `choice`: how ranks divide them. `group`: the communicator of the first of these ranks.
   WholeTensors(std::vector<Store*> stores, std::map<std::string, Shape> parameters,
                const Parallel& choice, Communicator* group);
 
   std::vector<std::string> names(LeafKind kind) const { return first().names(kind); }
-  // The weights: parameters, and constants that are weights which are not trained.
+  // The names of the weights: parameters, and constants that are frozen weights.
   std::vector<std::string> weights() const;
   bool is_frozen(std::string_view name) const {
     return first().at(name).kind == LeafKind::kConstant;
@@ -53,16 +53,16 @@ class WholeTensors {
   // All processes, if the ranks are processes; else nullptr.
   Processes* processes() const { return group_ == nullptr ? nullptr : group_->processes(); }
 
-  // Every rank takes its part, or all of it.
+  // Sets a tensor; every rank takes its part, or all of it.
   void set(std::string_view name, const TensorView& whole) const;
   // The whole tensor on the host. Where the ranks are processes and hold parts, all of them must
   // ask for the same tensor at the same time; the parts are put together in device memory.
   HostTensor get(std::string_view name) const;
-  // The vector (tensor_pieces.h) that `rank`, one of this process, has to save of the tensor.
+  // The vector of tensor_pieces.h that `rank`, one of this process, saves of the tensor.
   HostTensor piece(std::string_view name, int rank) const;
 
  private:
-  // A rank holds its block of a tensor, or its piece of that, padded with zeros.
+  // What a rank holds of a tensor: its block, or its piece of the block, padded with zeros.
   struct Held {
     DividedTensor tensor;
     bool is_part = false;
@@ -71,9 +71,10 @@ class WholeTensors {
   Store& first() const { return *stores_.front(); }
   Held held(std::string_view name) const;
   HostTensor part_of(const TensorView& whole, const Held& held, int rank) const;
-  // Block `index`. All ranks are in this process.
+  // Block `index` of a tensor whose ranks are all in this process.
   HostTensor block(std::string_view name, const Held& held, int index) const;
-  // Gathers blocks from ranks of other processes, too: those of a replica one after another.
+  // The tensor, gathered also from ranks of other processes; the blocks of a replica are gathered
+  // one after the other.
   HostTensor gathered(std::string_view name, const Held& held) const;
 
   std::vector<Store*> stores_;
@@ -84,15 +85,15 @@ class WholeTensors {
 
 void load_tensor(const WholeTensors& to, const std::string& name, const TensorView& value);
 void initialize_parameters(const WholeTensors& to, std::uint64_t seed);
-// Sets one tensor as initialize_parameters() would, if it is floating, and else to zeros.
+// Sets one floating tensor as initialize_parameters() would, and any other to zeros.
 void initialize_tensor(const WholeTensors& to, const std::string& name, std::uint64_t seed);
 void initialize_states(const WholeTensors& to);
 void load_parameters(const WholeTensors& to, const SavedTensors& from);
 std::map<std::string, HostTensor> parameters_of(const WholeTensors& from);
-// Writes all weights, tensor by tensor, with the model's sizes as metadata, the hash of
-// `tokenizer`, if there is one, and where the weights began from, if that is not empty. When a
-// tensor is infinite or NaN, nothing is written, and it is returned. Every process must call this;
-// the first one writes. Throws Error{kOutput}.
+// Writes all weights, tensor by tensor. The metadata has the model's sizes, the hash of `tokenizer`
+// unless it is nullptr, and the published model from which the weights were trained unless it is
+// empty. If a tensor is infinite or NaN, nothing is written, and it is returned. Every process must
+// call this; the first one writes. Throws Error{kOutput}.
 std::optional<NotFinite> save_parameters(const WholeTensors& from, const ModelConfig& config,
                                          const Tokenizer* tokenizer,
                                          const std::filesystem::path& path,

@@ -36,7 +36,7 @@ class Captured:
         return str(self.folder)
 
     def __str__(self) -> str:
-        """What was captured, in a sentence."""
+        """Says in a sentence what was captured."""
         found = ", ".join(f"{n} {name}" for name, n in self.patterns.items()) or "no composites"
         held = (f"loss and gradients are the module's (float64: {self.check['loss']:.1e}, {self.check['gradients']:.1e})"
                 if self.check else "loss and gradients were not checked")
@@ -95,7 +95,9 @@ def capture(module: Any, *inputs: Any, loss: Callable[..., Any] | None = None, t
 
 
 def _off_meta(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy whose parameters are memory that is never touched, since export wants one device."""
+    """A copy of the module without parameters on the meta device, whose memory is never touched: export needs one
+    device.
+    """
     if missing := [n for n, b in module.named_buffers() if b.device.type == "meta"]:
         raise UsageError(f"the buffer {missing[0]} is on the meta device, and its values decide what the program is: build the "
                          "module on the CPU, where weights=False reads no parameter", 2)
@@ -118,7 +120,7 @@ def _patterns(patterns: str | Iterable[str]) -> frozenset[str]:
 
 
 def _groups(optimizer: torch.optim.Optimizer, found: Exported) -> list[dict[str, Any]]:
-    """Parameter groups: names, and what AdamW would do with them."""
+    """The parameter groups of an optimizer: the names in each, and the settings of AdamW."""
     names = {id(x): name for name, x in found.parameters.items()}
     rows = []
     for group in optimizer.param_groups:

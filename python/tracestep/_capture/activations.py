@@ -12,7 +12,7 @@ from .program import WIDE, Val
 # --- activations ----------------------------------------------------------------------------------
 @op("gelu")
 def gelu(w: Lowering, x: Val, approximate: str = "none") -> Val:
-    """Both forms are ops."""
+    """GELU; both of its forms are ops of a program."""
     return w.p.unary("gelu" if approximate == "tanh" else "gelu_erf", x)
 
 
@@ -60,7 +60,7 @@ def glu(w: Lowering, x: Val, dim: int = -1) -> Val:
 
 @op("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
 def softmax(w: Lowering, x: Any, dim: int, *_: Any, **__: Any) -> Val:
-    """Over the last axis, to which another is moved."""
+    """A softmax over the last axis; another axis is moved there first."""
     p, x = w.p, w.val(x, w.dtype)
     axes = list(range(x.rank))
     axes[dim], axes[-1] = axes[-1], axes[dim]
@@ -74,7 +74,7 @@ def softmax(w: Lowering, x: Any, dim: int, *_: Any, **__: Any) -> Val:
 
 @op("logsumexp")
 def logsumexp(w: Lowering, x: Val, dims: Any, keepdim: bool = False) -> Val:
-    """Over one axis."""
+    """log Σ exp(x) over one axis."""
     axes = [a % x.rank for a in axes_of(x, dims)]
     order = [*(a for a in range(x.rank) if a not in axes), *axes]
     rows = w.p.permute(x, order)
@@ -88,7 +88,7 @@ def _reduced(w: Lowering, x: Val, reduction: int) -> Val:
 
 
 def _classes_last(w: Lowering, x: Val) -> Val:
-    """[N, V] of [V], [N, V] or [N, V, …]."""
+    """Moves the classes last: [N, V] from [V], [N, V] or [N, V, …]."""
     y = w.p.permute(x, [0, *range(2, x.rank), 1]) if x.rank > 2 else x
     return w.p.reshape(y, (math.prod(y.shape[:-1]), y.shape[-1]))
 
@@ -96,7 +96,7 @@ def _classes_last(w: Lowering, x: Val) -> Val:
 @op("cross_entropy_loss")
 def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100,
                   smoothing: float = 0.0) -> Val:
-    """Ours where it is the mean over rows; class weights, smoothing and other targets by parts."""
+    """The op for a mean over rows; class weights, smoothing and other kinds of targets are written in parts."""
     p, x, target = w.p, w.val(x), w.val(target)
     wide = WIDE.get(x.dtype, x.dtype)
     rows = _classes_last(w, x)
@@ -125,7 +125,7 @@ def cross_entropy(w: Lowering, x: Any, target: Any, weight: Any = None, reductio
 
 
 def _row_losses(w: Lowering, rows: Val, target: Val, reduction: int, ignored: int) -> Val:
-    """The op: a mean over rows, or a sum over a count of those that count."""
+    """Writes the op: a mean over rows, or a sum divided by the number of targets that count."""
     p, wide = w.p, WIDE.get(rows.dtype, rows.dtype)
     operands, attrs = (rows, target), {}
     if reduction != 1 or w.is_ignored(target, ignored):
@@ -139,7 +139,7 @@ def _row_losses(w: Lowering, rows: Val, target: Val, reduction: int, ignored: in
 
 @op("nll_loss_nd", "nll_loss", "nll_loss2d")
 def nll_loss(w: Lowering, x: Any, target: Any, weight: Any = None, reduction: int = 1, ignored: int = -100) -> Val:
-    """Of log probabilities."""
+    """The negative log likelihood, from log probabilities."""
     rows = _classes_last(w, w.val(x))
     target = w.p.reshape(w.val(target), (rows.shape[0],))
     picked = w.targets_of(target, ignored)
@@ -167,7 +167,7 @@ def _of_rows(w: Lowering, losses: Val, target: Val, picked: Val, weight: Any, re
 
 @op("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
 def distance(w: Lowering, a: Any, b: Any, reduction: int = 1, edge: float = 1.0) -> Val:
-    """Of squares, of magnitudes, or of the one near 0 and the other far."""
+    """A loss of differences: their squares, their magnitudes, or squares near 0 and magnitudes beyond."""
     p, name = w.p, w.node.target._schema.name.split("::")[1]
     apart = p.binary("sub", w.val(a, w.dtype), w.val(b, w.dtype))
     if name == "mse_loss":

@@ -143,7 +143,7 @@ FORMULAS = {
 
 
 def soft_plus(p: Program, x: Val) -> Val:
-    """log(1 + e^x), shifted so that nothing overflows."""
+    """Computes log(1 + e^x), shifted so that nothing overflows."""
     small = p.unary("log", p.affine(p.unary("exp", p.affine(p.unary("abs", x), -1)), 1, 1))
     return p.binary("add", p.unary("relu", x), small)
 
@@ -177,7 +177,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 
 def logical(w: Lowering, a: Any, b: Any, is_or: bool) -> Val:
-    """Both, or one of two: the product of truth values, or their sum."""
+    """Logical "and" as the product of truth values, "or" as their sum."""
     return w.p.binary("add" if is_or else "mul", truth(w, a), truth(w, b))
 
 
@@ -189,7 +189,7 @@ def truth(w: Lowering, x: Any) -> Val:
 
 @op("logical_and", "bitwise_and", "__and__", "__iand__", "logical_or", "bitwise_or", "__or__", "__ior__")
 def conjunction(w: Lowering, a: Any, b: Any) -> Val:
-    """Of truth values."""
+    """Logical "and" of truth values."""
     if w.dtype != "bool":
         _only_floats(w)
     return w.p.broadcast(logical(w, a, b, is_or="or" in w.node.target._schema.name), w.shape)
@@ -197,7 +197,7 @@ def conjunction(w: Lowering, a: Any, b: Any) -> Val:
 
 @op("logical_xor", "bitwise_xor", "__xor__", "__ixor__")
 def exclusive(w: Lowering, a: Any, b: Any) -> Val:
-    """Of truth values: one of two alone."""
+    """Logical "exclusive or" of truth values."""
     if w.dtype != "bool":
         _only_floats(w)
     return w.p.broadcast(w.p.negate(w.p.binary("eq", truth(w, a), truth(w, b))), w.shape)
@@ -205,7 +205,7 @@ def exclusive(w: Lowering, a: Any, b: Any) -> Val:
 
 @op("any", "all")
 def any_or_all(w: Lowering, x: Any, dims: Any = None, keepdim: bool = False) -> Val:
-    """Of truth values along axes: all are true unless any is not."""
+    """"any" or "all" of truth values along axes; all are true unless one is false."""
     x, p = truth(w, x), w.p
     is_all = w.node.target._schema.name.endswith("all")
     some = p.reduce("max", p.cast(p.negate(x) if is_all else x, "f32"), axes_of(x, dims), keepdim)
@@ -225,7 +225,7 @@ def special(w: Lowering, x: Any) -> Val:
 
 @op("nan_to_num")
 def nan_to_num(w: Lowering, x: Val, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Val:
-    """Numbers in the place of NaN and of infinities, which are the largest ones where none are said."""
+    """Replaces NaN and infinities by numbers; infinities by the largest number unless one is given."""
     p, largest = w.p, torch.finfo(DTYPES_BACK[x.dtype]).max
     for value, is_there in ((nan or 0.0, p.negate(p.binary("eq", x, x))),
                             (largest if posinf is None else posinf, p.binary("eq", x, p.fill(math.inf, x.dtype))),
@@ -236,31 +236,31 @@ def nan_to_num(w: Lowering, x: Val, nan: Any = None, posinf: Any = None, neginf:
 
 @op("logical_not", "bitwise_not")
 def negation(w: Lowering, x: Any) -> Val:
-    """Of truth values."""
+    """Logical "not" of a truth value."""
     return w.p.negate(truth(w, x)) if w.dtype == "bool" else _only_floats(w)
 
 
 @op("where")
 def where(w: Lowering, condition: Any, a: Any, b: Any) -> Val:
-    """a or b."""
+    """Chooses a where the condition holds, else b."""
     return w.p.broadcast(w.p.select(truth(w, condition), w.val(a, w.dtype), w.val(b, w.dtype)), w.shape)
 
 
 @op("masked_fill")
 def masked_fill(w: Lowering, x: Any, mask: Any, value: Any) -> Val:
-    """A number where the mask is true."""
+    """Replaces elements by a number where the mask is true."""
     return where(w, mask, value, x)
 
 
 @op("fill")
 def fill(w: Lowering, x: Any, value: Any) -> Val:
-    """A number everywhere."""
+    """A tensor filled with one number."""
     return w.p.broadcast(w.val(value, w.dtype), w.shape)
 
 
 @op("tril", "triu")
 def triangle(w: Lowering, x: Val, diagonal: int = 0) -> Val:
-    """Zeros above or below a diagonal."""
+    """Sets elements above or below a diagonal to zero."""
     ones = torch.ones(x.shape[-2:], dtype=torch.bool)
     kept = ones.tril(diagonal) if "tril" in w.target else ones.triu(diagonal)
     return w.p.select(w.val(kept), x, w.p.fill(0, x.dtype))
@@ -268,13 +268,13 @@ def triangle(w: Lowering, x: Val, diagonal: int = 0) -> Val:
 
 @op("maximum", "minimum")
 def larger(w: Lowering, a: Any, b: Any) -> Val:
-    """Of two."""
+    """The larger or the smaller of two."""
     return w.p.binary("maximum" if "max" in w.target else "minimum", w.val(a, w.dtype), w.val(b, w.dtype))
 
 
 @op("clamp", "clamp_min", "clamp_max", "clip", "hardtanh", "relu6")
 def clamp(w: Lowering, x: Any, low: Any = None, high: Any = None, *, min: Any = None, max: Any = None) -> Val:
-    """Within bounds."""
+    """Limits x to the given bounds."""
     name = w.node.target._schema.name.split("::")[1]
     low, high = (low if min is None else min), (high if max is None else max)
     if name == "clamp_max":
@@ -291,7 +291,7 @@ def clamp(w: Lowering, x: Any, low: Any = None, high: Any = None, *, min: Any = 
 
 # --- reductions -----------------------------------------------------------------------------------
 def axes_of(x: Val, dims: Any) -> list[int]:
-    """All, where none are named."""
+    """The axes that a reduction names; all axes if it names none."""
     if dims is None or dims == []:
         return list(range(x.rank))
     return [dims] if isinstance(dims, int) else list(dims)
@@ -299,7 +299,7 @@ def axes_of(x: Val, dims: Any) -> list[int]:
 
 @op("sum", "mean")
 def total(w: Lowering, x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Val:
-    """In the dtype of the result; of truth values their count, which float32 holds exactly up to 2^24."""
+    """A sum in the dtype of its result. Of truth values it is their count, which float32 holds exactly up to 2^24."""
     if "sum" in w.target and isinstance(x, Val) and x.dtype == "bool" and w.dtype not in FLOATS:
         return count(w, x, dims, keepdim)
     if w.dtype not in FLOATS:
@@ -310,7 +310,7 @@ def total(w: Lowering, x: Any, dims: Any = None, keepdim: bool = False, *, dtype
 
 
 def count(w: Lowering, x: Val, dims: Any, keepdim: bool = False) -> Val:
-    """How many are true."""
+    """Counts the true elements."""
     axes = axes_of(x, dims)
     if math.prod(x.shape[a] for a in axes) > 2**24:
         raise w.refuse(f"{w.target} of more than 2^24 truth values has no counterpart; take the sum of floating numbers")
@@ -319,14 +319,14 @@ def count(w: Lowering, x: Val, dims: Any, keepdim: bool = False) -> Val:
 
 @op("count_nonzero")
 def count_nonzero(w: Lowering, x: Any, dims: Any = None) -> Val:
-    """How many are not 0."""
+    """Counts the elements that are not 0."""
     return count(w, truth(w, x), dims)
 
 
 @op("var", "std", "var_mean")
 def variance(w: Lowering, x: Val, dims: Any = None, unbiased: Any = None, keepdim: bool = False, *,
              correction: Any = None) -> Any:
-    """The mean first, then the squares of what differs from it."""
+    """The variance: first the mean, then the squares of the differences from it."""
     if isinstance(dims, bool):
         dims, unbiased = None, dims
     if correction is None:
@@ -342,12 +342,12 @@ def variance(w: Lowering, x: Val, dims: Any = None, unbiased: Any = None, keepdi
 
 
 class _Unread:
-    """Indices of a maximum: there are none in a program."""
+    """Stands for the indices of a maximum, which a program does not have."""
 
 
 @op("max", "min", "amax", "amin")
 def extreme(w: Lowering, x: Val, dims: Any = None, keepdim: bool = False) -> Any:
-    """Along axes, or of two; the indices are refused where they are read."""
+    """The maximum or minimum along axes, or of two tensors; reading its indices is refused."""
     if isinstance(dims, (Val, torch.Tensor)):
         return larger(w, x, dims)
     name, p = w.node.target._schema.name.split("::")[1], w.p
@@ -370,7 +370,7 @@ def norm(w: Lowering, x: Val, order: Any = 2, dims: Any = None, keepdim: bool = 
 
 @op("cumsum")
 def cumsum(w: Lowering, x: Val, dim: int, **_: Any) -> Val:
-    """Along the last axis, to which another is moved."""
+    """A running sum along the last axis; another axis is moved there first."""
     x = w.val(x, w.dtype)
     axes = list(range(x.rank))
     axes[dim], axes[-1] = axes[-1], axes[dim]

@@ -23,7 +23,9 @@ LARGEST = 40_000_000  # parameters, above which the check takes too long on the 
 
 
 def narrowed(inputs: Inputs, window: int) -> list[list[torch.Tensor]]:
-    """The inputs with one row and few positions; with one row; as they are: the first that the module takes."""
+    """Smaller versions of the inputs: one row and few positions, one row, unchanged; the first that the module accepts
+    is used.
+    """
     few = max(POSITIONS, window + 4)
     lengths = [x.shape[1] for x in inputs.tensors if x.dim() > 1 and not x.is_floating_point()]
     length = max(set(lengths), key=lengths.count, default=0)
@@ -41,12 +43,12 @@ def narrowed(inputs: Inputs, window: int) -> list[list[torch.Tensor]]:
 
 
 def windows_of(step: Exported) -> int:
-    """The widest window of its attention."""
+    """The widest window of the module's attention."""
     return max((n.attrs.get("window", 0) for n in step.program.nodes), default=0)
 
 
 def compared(step: Step, at: Exported, patterns: frozenset[str]) -> dict[str, Any]:
-    """The largest differences, relative to the largest of each tensor; refuses what is beyond the bound."""
+    """The largest differences, relative to the largest element of each tensor; raises if one exceeds the bound."""
     count = sum(x.numel() for x in at.weights.values())
     if count > LARGEST:
         raise UsageError(f"[check] {count:,} parameters take long in float64: capture a smaller module of the same kind "
@@ -76,7 +78,7 @@ def compared(step: Step, at: Exported, patterns: frozenset[str]) -> dict[str, An
 
 
 def evaluated(program: Exported, place: Path) -> tuple[float, dict[str, torch.Tensor]]:
-    """Loss and gradients by the program."""
+    """Loss and gradients as the program computes them."""
     write(place, program, "check", None)
     file = place / "gradients.safetensors"
     result = call("eval", (), {"program": place, "device": "reference", "gradients": file}, False)
@@ -85,7 +87,7 @@ def evaluated(program: Exported, place: Path) -> tuple[float, dict[str, torch.Te
 
 def differences(parameters: dict[str, torch.Tensor], loss: float, found: float,
                 gradients: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """What capture.json says of the check."""
+    """The entry about the check in capture.json."""
     wanted = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters.items() if p.requires_grad}
     overall = max((float(g.abs().max()) for g in wanted.values() if g.numel()), default=1.0)
     by_name = {}

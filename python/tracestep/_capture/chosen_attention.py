@@ -1,4 +1,6 @@
-"""How a card divides scaled_dot_product_attention and linear, where there is no card: the kernel that is taken, and what runs before."""
+"""How a card divides scaled_dot_product_attention and linear, where there is no card: the kernel that is taken, and
+what runs before.
+"""
 from __future__ import annotations
 
 import contextlib
@@ -31,7 +33,9 @@ def chosen(kind: str) -> Iterator[None]:
 
 
 def _linear(x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> torch.Tensor:
-    """A product as C++ divides it: where inputs are not contiguous, the bias is added in place, but not to fake tensors."""
+    """Decomposes a linear layer as C++ does: if inputs are not contiguous, the bias is added in place, but not to fake
+    tensors.
+    """
     if bias is None:
         return torch.matmul(x, weight.t())
     if x.dim() == 2:
@@ -43,7 +47,7 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: Any = None) -> torch.Te
 
 def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, dropout: float, is_causal: bool,
                scale: Any, enable_gqa: bool) -> Any:
-    """The op that PyTorch calls in each of its ways, and what it does before."""
+    """The op that PyTorch calls for each kind of attention, and what it does before."""
     aten = torch.ops.aten
     if mask is not None and mask.dtype == torch.bool:
         lows = torch.zeros((), dtype=q.dtype, device=q.device), torch.full((), float("-inf"), dtype=q.dtype, device=q.device)
@@ -74,7 +78,7 @@ def _attention(way: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask
 
 
 def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, enable_gqa: bool) -> str:
-    """The first way of PyTorch's order that takes these, on Hopper."""
+    """The first kind of attention, in PyTorch's order, that accepts these tensors on Hopper."""
     is_low = q.dtype in (torch.float16, torch.bfloat16)
     is_broadcast = q.dim() == 4 and (q.size(0) != k.size(0) or q.size(1) != k.size(1) and not enable_gqa)
     if q.dim() != 4 or is_broadcast or not (is_low or q.dtype == torch.float32):
@@ -88,7 +92,7 @@ def _choice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any, enable
 
 
 def _aligned(mask: torch.Tensor) -> torch.Tensor:
-    """A mask whose rows begin at multiples of 8 elements, copied where they do not."""
+    """A mask whose rows begin at multiples of 8 elements; it is copied if they do not."""
     if mask.size(-1) % 8 == 0:
         return mask
     padded = torch.nn.functional.pad(mask, (0, -mask.size(-1) % 8))

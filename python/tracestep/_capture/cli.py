@@ -22,7 +22,7 @@ DIR                  a folder with the config.json of a model of transformers: a
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Makes the parser of the command's options."""
     out = argparse.ArgumentParser(prog="python -m tracestep capture", epilog=EXAMPLE, description=__doc__,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     out.add_argument("what", metavar="SCRIPT.py:FUNCTION|DIR")
@@ -41,7 +41,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def from_script(what: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Runs the script and its function."""
+    """Runs the script, and the function in it that makes the module."""
     path, _, function = what.rpartition(":")
     if not Path(path).is_file():
         raise InputError(f"[capture] there is no script {path!r}", 3)
@@ -65,7 +65,7 @@ def from_script(what: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
 
 
 def has_own_program(folder: Path) -> bool:
-    """True if --model takes the folder."""
+    """True if the option --model of the commands accepts the folder, so that nothing need be captured."""
     try:
         call("show", (), {"model": folder, "mode": "forward", "passes": True, "batch": 1, "context": 1}, False)
     except Error:
@@ -74,7 +74,8 @@ def has_own_program(folder: Path) -> bool:
 
 
 def from_transformers(folder: Path, batch: int, context: int, is_plan: bool) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """A causal language model by its config.json, offline; its labels are its tokens, which it shifts itself."""
+    """Makes a causal language model from its config.json, offline. Its labels are its tokens, which it shifts itself.
+    """
     try:
         import torch
         import transformers
@@ -106,7 +107,7 @@ def from_transformers(folder: Path, batch: int, context: int, is_plan: bool) -> 
 
 
 def main(words: Sequence[str]) -> int:
-    """Captures, says what was found, and returns the status."""
+    """Captures a module, prints what was found, and returns the exit status."""
     options = parser().parse_args(words)
     try:
         from . import capture

@@ -24,7 +24,7 @@ def linear(w: Lowering, x: Any, weight: Any, bias: Any = None) -> Val:
 
 @op("matmul", "mm", "bmm", "mv", "dot", "vdot", "inner")
 def matmul(w: Lowering, a: Any, b: Any) -> Val:
-    """Vectors are matrices of one row or column."""
+    """A product of matrices; a vector becomes a matrix of one row or column."""
     a, b = w.val(a), w.val(b)
     a = w.p.reshape(a, (1, *a.shape)) if a.rank == 1 else a
     b = w.p.reshape(b, (*b.shape, 1)) if b.rank == 1 else b
@@ -42,13 +42,13 @@ def addmm(w: Lowering, c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float 
 
 @op("outer", "ger")
 def outer(w: Lowering, a: Val, b: Val) -> Val:
-    """Of two vectors."""
+    """The outer product of two vectors."""
     return w.p.binary("mul", w.p.reshape(w.val(a), (*a.shape, 1)), w.val(b))
 
 
 @op("einsum")
 def einsum(w: Lowering, text: str, operands: list[Any], **_: Any) -> Val:
-    """From left to right, each two by permutations and one product."""
+    """An einsum, from left to right: each pair of operands by permutations and one product."""
     text = text.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -123,14 +123,14 @@ def patches(w: Lowering, x: Val, weight: Any, bias: Any = None, stride: Any = 1,
 
 # --- norms ----------------------------------------------------------------------------------------
 def _rows(w: Lowering, x: Val, sizes: list[int], *weights: Any) -> tuple[Val, list[Val | None]]:
-    """The axes that are normalised as one, and the weights of them."""
+    """The axes that are normalised together, and their weights."""
     width = math.prod(sizes)
     rows = w.p.reshape(x, (*x.shape[:x.rank - len(sizes)], width))
     return rows, [None if v is None else w.p.reshape(w.val(v), (width,)) for v in weights]
 
 
 def rms_normed(w: Lowering, x: Val, weight: Val | None, eps: float) -> Val:
-    """Over the last axis."""
+    """RMS norm over the last axis."""
     p, wide = w.p, WIDE.get(x.dtype, x.dtype)
     if "rms_norm" in w.patterns:
         weight = weight or p.fill(1, x.dtype, (x.shape[-1],))
@@ -141,7 +141,7 @@ def rms_normed(w: Lowering, x: Val, weight: Val | None, eps: float) -> Val:
 
 
 def layer_normed(w: Lowering, x: Val, weight: Val | None, bias: Val | None, eps: float) -> Val:
-    """Over the last axis."""
+    """Layer norm over the last axis."""
     p, wide = w.p, WIDE.get(x.dtype, x.dtype)
     if "layer_norm" in w.patterns:
         weight = weight or p.fill(1, bias.dtype if bias else x.dtype, (x.shape[-1],))
@@ -157,7 +157,7 @@ def layer_normed(w: Lowering, x: Val, weight: Val | None, bias: Val | None, eps:
 @op("layer_norm", "native_layer_norm")
 def layer_norm(w: Lowering, x: Val, sizes: list[int], weight: Any = None, bias: Any = None, eps: float = 1e-5,
                *_: Any) -> Any:
-    """Over the last axes."""
+    """Layer norm over the last axes."""
     rows, (weight, bias) = _rows(w, x, sizes, weight, bias)
     y = w.p.reshape(layer_normed(w, rows, weight, bias, eps), x.shape)
     return (y, None, None) if "native" in w.target else y
@@ -165,7 +165,7 @@ def layer_norm(w: Lowering, x: Val, sizes: list[int], weight: Any = None, bias: 
 
 @op("rms_norm", "_fused_rms_norm")
 def rms_norm(w: Lowering, x: Val, sizes: list[int], weight: Any = None, eps: float | None = None) -> Any:
-    """Over the last axes."""
+    """RMS norm over the last axes."""
     if eps is None:
         eps = torch.finfo(DTYPES_BACK[WIDE.get(x.dtype, x.dtype)]).eps
     rows, (weight,) = _rows(w, x, sizes, weight)
@@ -188,7 +188,7 @@ def group_norm(w: Lowering, x: Val, groups: int, weight: Any = None, bias: Any =
 
 @op("_native_batch_norm_legit_no_training", "batch_norm")
 def batch_norm(w: Lowering, x: Val, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> Any:
-    """With statistics that stay, behind eval()."""
+    """Batch norm with fixed statistics, as after eval()."""
     p, wide = w.p, WIDE.get(x.dtype, x.dtype)
     is_whole = "legit" not in w.target
     if is_whole and rest[0] or mean is None:
@@ -205,7 +205,7 @@ def batch_norm(w: Lowering, x: Val, weight: Any, bias: Any, mean: Any, variance:
 @op("scaled_dot_product_attention")
 def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: float = 0.0, is_causal: bool = False,
               *, scale: float | None = None, enable_gqa: bool = False) -> Val:
-    """Ours where the mask is constant and hides the future, a window or nothing; else by parts."""
+    """Writes attention as our op if the mask is constant and hides the future, a window or nothing; else in parts."""
     q, k, v = w.val(q), w.val(k), w.val(v)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
     if is_causal:
@@ -219,7 +219,9 @@ def attention(w: Lowering, q: Any, k: Any, v: Any, mask: Any = None, dropout: fl
 
 
 def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen, cap: float = 0.0) -> Val:
-    """The op, over [batch, heads, positions, width]; batches of 1 are repeated, dimensions before heads joined."""
+    """Writes the op, over [batch, heads, positions, width]; a batch of 1 is repeated, and dimensions before heads are
+    joined.
+    """
     p = w.p
     rank = max(q.rank, k.rank)
     q, k, v = (p.reshape(x, (1,) * (rank - x.rank) + x.shape) for x in (q, k, v))
@@ -235,7 +237,9 @@ def attended(w: Lowering, q: Val, k: Val, v: Val, scale: float, kind: masks.Seen
 
 
 def by_parts(w: Lowering, q: Val, k: Val, v: Val, mask: Any, scale: float, dropout: float = 0.0) -> Val:
-    """Scores, mask, softmax, dropout, values; a row that sees nothing is 0, as PyTorch has it."""
+    """Writes scores, mask, softmax, dropout and values as separate ops; a row that sees nothing becomes 0, as in
+    PyTorch.
+    """
     p = w.p
     dropped = lambda weights: w.dropped(weights, dropout) if dropout else weights
     if k.rank > 2 and k.shape[-3] != q.shape[-3] and k.shape[-3] > 1:

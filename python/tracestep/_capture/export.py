@@ -29,7 +29,7 @@ assert activations and arithmetic and composites and views
 
 @dataclass
 class Inputs:
-    """The tensors of a call in order, with names; the rest of it stays as it is."""
+    """The tensors of a call in order, with names; the other arguments stay unchanged."""
 
     tensors: list[torch.Tensor]
     names: list[str]
@@ -40,7 +40,7 @@ class Inputs:
 
     @staticmethod
     def of(module: torch.nn.Module, args: Sequence[Any], keywords: dict[str, Any], targets: Sequence[Any]) -> Inputs:
-        """A tensor that is passed twice is one input."""
+        """Collects the tensors of a call. A tensor that is passed twice is one input."""
         try:
             bound = inspect.signature(module.forward).bind(*args, **keywords).arguments
         except (TypeError, ValueError) as problem:
@@ -66,7 +66,7 @@ class Inputs:
         return found
 
     def call(self, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...]]:
-        """Arguments, keywords and targets with other tensors in their places."""
+        """Arguments, keywords and targets with other tensors in place of the original ones."""
         leaves = [other if at < 0 else tensors[at] for other, at in zip(self.others, self.places)]
         return pytree.tree_unflatten(leaves, self.tree)
 
@@ -77,7 +77,7 @@ def _names(bound: dict[str, Any], args: list[Any], keywords: dict[str, Any]) -> 
 
 
 class Step(torch.nn.Module):
-    """Loss and logits of the module that it holds."""
+    """A module that returns the loss and the logits of the module it holds."""
 
     def __init__(self, module: torch.nn.Module, loss: Callable[..., Any] | None, inputs: Inputs) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Step(torch.nn.Module):
         self.training = module.training
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """(loss,), or (loss, logits) where the module returns any."""
+        """Returns (loss,), or (loss, logits) if the module returns logits."""
         args, keywords, targets = self.inputs.call(tensors)
         outputs = self.module(*args, **keywords)
         loss = self.loss(outputs, *targets) if self.loss else loss_of(outputs)
@@ -104,7 +104,7 @@ def loss_of(outputs: Any) -> Any:
 
 
 def _part(outputs: Any, name: str, fits: Callable[[torch.Tensor], bool]) -> torch.Tensor | None:
-    """The output of that name, else the first floating tensor that fits."""
+    """The output with that name, else the first floating tensor that fits."""
     named = outputs.get(name) if isinstance(outputs, dict) else getattr(outputs, name, None)
     candidates = [named] if isinstance(named, torch.Tensor) else (
         list(outputs) if isinstance(outputs, (tuple, list)) else [outputs])
@@ -120,18 +120,18 @@ class Widened(torch.overrides.TorchFunctionMode):
                torch.Tensor.bfloat16: torch.Tensor.double}
 
     def __enter__(self) -> Any:
-        """With float64 where no dtype is named."""
+        """Makes float64 the default dtype."""
         self.default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         return super().__enter__()
 
     def __exit__(self, *problem: Any) -> None:
-        """As it was."""
+        """Restores the default dtype."""
         super().__exit__(*problem)
         torch.set_default_dtype(self.default)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Calls the function on wider dtypes."""
+        """Calls the function with float64 in place of narrower dtypes."""
         wide = lambda x: self.NARROW.get(x, x) if isinstance(x, torch.dtype) else x
         kwargs = dict(kwargs or {})
         if func in self.DROPS:
@@ -146,7 +146,7 @@ class Widened(torch.overrides.TorchFunctionMode):
 
 
 def widened_copy(module: torch.nn.Module) -> torch.nn.Module:
-    """In float64, with the tensors that are plain attributes."""
+    """A copy of the module in float64, including tensors that are plain attributes."""
     module = copy.deepcopy(module).double()
     for part in module.modules():
         for name, x in vars(part).items():
@@ -157,7 +157,7 @@ def widened_copy(module: torch.nn.Module) -> torch.nn.Module:
 
 @dataclass
 class Exported:
-    """A program, the tensors of its leaves, and what was noticed on the way."""
+    """A program, the tensors of its leaves, and warnings of the export."""
 
     program: Program
     weights: dict[str, torch.Tensor]
@@ -172,7 +172,7 @@ class Exported:
 
 
 def leaves_of(module: torch.nn.Module) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    """Parameters by name, each once, and the other names of those that are tied: by what they are stored in."""
+    """Parameters by name, each once, and the other names of tied ones, which share their storage."""
     kept: dict[str, torch.Tensor] = {}
     tied: dict[str, str] = {}
     known: dict[Any, str] = {}
@@ -210,7 +210,7 @@ def graph_of(step: Step, tensors: Sequence[torch.Tensor]) -> torch.export.Export
 
 
 def _keep_stops(part: torch.fx.GraphModule) -> None:
-    """Detaches what a block under no_grad gives: making the graph functional forgets such blocks."""
+    """Detaches the results of blocks under no_grad, which the functional form of the graph forgets."""
     for node in list(part.graph.nodes):
         block = node.args[0] if node.target is operator.getitem else None
         if not isinstance(block, torch.fx.Node) or getattr(block.target, "__name__", "") != "wrap_with_set_grad_enabled" \
@@ -230,7 +230,7 @@ def _keep_stops(part: torch.fx.GraphModule) -> None:
 
 
 def _reason(problem: Exception) -> str:
-    """One line, with the line of the user's source where one is known."""
+    """An error as one line, with the line of the user's source if it is known."""
     text = str(problem)
     frames = re.findall(r'File "([^"]+)", line (\d+)', text)
     frames += [(f.filename, str(f.lineno)) for f in traceback.extract_tb(problem.__traceback__)][::-1]
@@ -242,7 +242,7 @@ def _reason(problem: Exception) -> str:
 
 def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: frozenset[str],
              widened: bool = False) -> Exported:
-    """Exports the step and writes it; `widened`: in float64 throughout."""
+    """Exports the step and writes it as a program; `widened`: in float64 throughout."""
     with Widened() if widened else contextlib.nullcontext():
         graph = graph_of(step, tensors)
     return written(step, graph, tensors, name, patterns)
@@ -250,7 +250,7 @@ def exported(step: Step, tensors: Sequence[torch.Tensor], name: str, patterns: f
 
 def written(step: Step, graph: torch.export.ExportedProgram, tensors: Sequence[torch.Tensor], name: str,
             patterns: frozenset[str]) -> Exported:
-    """The graph as a program, with the tensors of its leaves."""
+    """Writes the graph as a program, and returns it with the tensors of its leaves."""
     module = step.module
     kept, tied = leaves_of(module)
     program = Program(word(name))
@@ -279,7 +279,9 @@ def written(step: Step, graph: torch.export.ExportedProgram, tensors: Sequence[t
 
 def _buffers(program: Program, module: torch.nn.Module, kept: dict[str, torch.Tensor],
              tied: dict[str, str]) -> dict[str, torch.Tensor]:
-    """Leaves for what the module saves beside its parameters, so that its weights can be written whole."""
+    """Adds leaves for the buffers that the module saves with its parameters, so that its weights can be written
+    completely.
+    """
     found = {}
     for name, x in module.state_dict(keep_vars=True).items():
         if name in kept or name in tied or not isinstance(x, torch.Tensor) or x.dtype not in DTYPES:
@@ -320,7 +322,7 @@ def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, 
 
 
 def _roles(program: Program) -> list[dict[str, Any]]:
-    """Of inputs of integers: what they index. Found behind views, and behind what leaves indices as they are."""
+    """The roles of integer inputs: what they index, also through views and other ops that keep indices."""
     rows: dict[int, tuple[str, int]] = {}
     for node in reversed(program.nodes):
         if node.op in ("gather", "take_along", "cross_entropy"):

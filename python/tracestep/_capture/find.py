@@ -1,4 +1,4 @@
-"""What rules of composites ask of a program's values: what made them, without repetition, casts, scales."""
+"""Questions about a program's values that rules for composites ask: what made them, casts, scales, repeated parts."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from .program import Node, Val
 Rule = Callable[["Finder", Node], "Val | None"]
 
 def made_by(v: Val | None, op: str) -> Node | None:
-    """The node of that op that made it."""
+    """The node of this op that made the value, or None."""
     return v.node if v is not None and v.node is not None and v.node.op == op else None
 
 
 def core(v: Val) -> Val:
-    """Without repetition, and without sizes of 1 that were added."""
+    """The value before it was repeated, and without added dimensions of size 1."""
     while v.node and (v.node.op == "broadcast" or v.node.op == "reshape"
                       and [n for n in v.shape if n != 1] == [n for n in v.node.inputs[0].shape if n != 1]):
         v = v.node.inputs[0]
@@ -24,7 +24,7 @@ def core(v: Val) -> Val:
 
 
 def same(a: Val, b: Val, depth: int = 6) -> bool:
-    """The same value, by the same computation."""
+    """True if both are the same value, or are computed in the same way."""
     if a is b:
         return True
     x, y = a.node, b.node
@@ -33,7 +33,7 @@ def same(a: Val, b: Val, depth: int = 6) -> bool:
 
 
 def scaled(v: Val) -> tuple[Val, float, float]:
-    """x, scale and shift, where v is scale · x + shift."""
+    """(x, scale, shift) if v is scale · x + shift."""
     scale, shift = 1.0, 0.0
     while (node := v.node) and node.op in ("affine", "neg"):
         shift += scale * node.attrs.get("shift", 0.0)
@@ -43,37 +43,37 @@ def scaled(v: Val) -> tuple[Val, float, float]:
 
 
 def uncast(v: Val) -> Val:
-    """Before casts between floating dtypes."""
+    """The value before casts between floating dtypes."""
     while (node := made_by(v, "cast")) and node.inputs[0].is_floating:
         v = node.inputs[0]
     return v
 
 
 def near(a: float, b: float) -> bool:
-    """But for rounding."""
+    """True if two numbers are equal except for rounding."""
     return abs(a - b) <= 1e-9 * max(abs(a), abs(b))
 
 
 def either(node: Node) -> list[tuple[Val, Val]]:
-    """The operands in both orders."""
+    """The operands in either order."""
     a, b = node.inputs
     return [(a, b), (b, a)]
 
 
 def row_reduced(v: Val, op: str) -> Val | None:
-    """x of a reduction over its last axis."""
+    """The operand of a reduction over its last axis."""
     node = made_by(core(v), op)
     return node.inputs[0] if node and node.attrs["axes"] == (node.inputs[0].rank - 1,) else None
 
 
 class Finder:
-    """What rules ask for more than nodes."""
+    """Answers questions that need more than single nodes."""
 
     def __init__(self, w: Lowering) -> None:
         self.w, self.p = w, w.program
 
     def tensor(self, v: Val) -> torch.Tensor | None:
-        """The values of a constant, in the shape of v, repeated without a copy."""
+        """The values of a constant in the shape of v, repeated without a copy."""
         shape = v.shape
         while v.constant is None and v.node and (v.node.op == "broadcast" or core(v) is not v):
             v = v.node.inputs[0]
@@ -91,12 +91,12 @@ class Finder:
 
     # --- norms ------------------------------------------------------------------------------------
     def is_ones(self, v: Val) -> bool:
-        """A weight that does nothing."""
+        """True for a weight of ones, which changes nothing."""
         node = made_by(core(v), "fill")
         return node is not None and node.attrs["value"] == 1.0
 
     def mean_square(self, v: Val) -> tuple[Val, float] | None:
-        """x and eps, where v is mean(x²) + eps over the last axis."""
+        """(x, eps) if v is mean(x²) + eps over the last axis."""
         total, scale, eps = scaled(core(v))
         squares = row_reduced(total, "sum")
         if squares is None or not near(scale * squares.shape[-1], 1.0):
@@ -107,7 +107,7 @@ class Finder:
         return None
 
     def normed(self, node: Node) -> tuple[Val, float] | None:
-        """x and eps, where the node is x / √(mean(x²) + eps)."""
+        """(x, eps) if the node is x / √(mean(x²) + eps)."""
         for x, other in either(node) if node.op == "mul" else [node.inputs]:
             root = core(other)
             if node.op == "mul" and (inverse := made_by(root, "reciprocal")):
@@ -121,7 +121,7 @@ class Finder:
         return None
 
     def weight(self, v: Val, width: int) -> Val | None:
-        """A vector that is repeated over the rows."""
+        """A vector that is repeated over the rows, or None."""
         x = core(v)
         return self.p.reshape(x, (width,)) if x.is_floating and x.shape[-1:] == (width,) and x.rank and \
             all(n == 1 for n in x.shape[:-1]) else None

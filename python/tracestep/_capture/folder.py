@@ -21,7 +21,7 @@ NAMES = {torch.float64: "F64", torch.float32: "F32", torch.bfloat16: "BF16", tor
 
 
 def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """safetensors: a header in JSON, then the tensors, one after the other."""
+    """Writes a safetensors file: a header in JSON, then the tensors, one after the other."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, x in tensors.items():
@@ -38,7 +38,7 @@ def write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """What the program wrote."""
+    """Reads the tensors in a safetensors file that the program wrote."""
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:8 + size])
@@ -54,7 +54,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def prepare(folder: Path, overwrite: bool) -> None:
-    """Makes it; another capture's files go where that is allowed."""
+    """Makes the folder; files of another capture in it are removed if that is allowed."""
     found = [name for name in FILES if (folder / name).exists()]
     if found and not overwrite:
         raise OutputError(f"[folder] {folder} has {found[0]} of another capture; overwrite=True replaces it", 5)
@@ -68,7 +68,9 @@ def prepare(folder: Path, overwrite: bool) -> None:
 
 def write(folder: Path, step: Exported, module: str, check: dict[str, Any] | None, weights: bool = True,
           moves: dict[str, Any] | None = None) -> None:
-    """All files; capture.json last, without which a folder is none. `moves`: what it says of an optimizer."""
+    """Writes all files, and capture.json last, because a folder without it does not count. `moves`: its entry about an
+    optimizer.
+    """
     (folder / "program.txt").write_text(step.program.text(), encoding="utf-8")
     if step.weights and weights:
         write_tensors(folder / "weights.safetensors", step.weights)

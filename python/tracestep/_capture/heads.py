@@ -40,14 +40,14 @@ def attention(f: Finder, node: Node) -> Val | None:
 
 
 def unjoined(v: Val) -> Val:
-    """Before dimensions in front of the last two were joined or split."""
+    """The value before dimensions in front of the last two were joined or split."""
     while (node := made_by(v, "reshape")) and node.inputs[0].rank > 1 and node.inputs[0].shape[-2:] == v.shape[-2:]:
         v = node.inputs[0]
     return v
 
 
 def _turned(f: Finder, k: Val) -> Val:
-    """With the last two axes exchanged, in front of what joined the others."""
+    """The value with its last two axes exchanged, before the other axes were joined."""
     whole = unjoined(k)
     axes = [*range(whole.rank - 2), whole.rank - 1, whole.rank - 2]
     if node := made_by(whole, "permute"):
@@ -58,7 +58,7 @@ def _turned(f: Finder, k: Val) -> Val:
 
 
 def _masked(f: Finder, scores: Val) -> tuple[Val, masks.Seen | None]:
-    """Scores before constant masks, and what these leave together."""
+    """Scores before constant masks were added, and the combination of these masks."""
     left: torch.Tensor | None = None
     while found := _mask_of(f, scores):
         scores, is_seen = found[0], masks.seen(found[1])
@@ -85,7 +85,7 @@ def _mask_of(f: Finder, scores: Val) -> tuple[Val, torch.Tensor] | None:
 
 
 def shared_heads(f: Finder, node: Node) -> Val | None:
-    """Keys and values that were repeated for groups of heads, once; rotary positions by pairs."""
+    """Uses keys and values once that were repeated for groups of heads, and writes rotary positions as pairs."""
     q, k, v = node.inputs
     single = [_unrepeated(x) for x in (k, v)]
     if all(single) and single[0].shape == single[1].shape:  # type: ignore[union-attr]
@@ -98,7 +98,7 @@ def shared_heads(f: Finder, node: Node) -> Val | None:
 
 
 def _unrepeated(x: Val) -> Val | None:
-    """[B,H,T,D] of [B,H·g,T,D], where neighbours are equal."""
+    """The [B,H,T,D] from which [B,H·g,T,D] was made by repeating each head g times."""
     wide = made_by(x, "reshape")
     repeated = made_by(wide.inputs[0], "broadcast") if wide else None
     if not repeated or x.rank != 4 or repeated.outputs[0].rank != 5:
@@ -112,7 +112,7 @@ def _unrepeated(x: Val) -> Val | None:
 
 
 def _rotated(f: Finder, x: Val) -> Callable[[], Val] | None:
-    """How to write x·cos + rotate(x)·sin as the op; whatever is beside it stays."""
+    """Writes x·cos + rotate(x)·sin as the op; the part of a head that is not rotated stays."""
     rest: list[Val] = []
     if (parts := made_by(x, "concat")) and parts.attrs["axis"] == x.rank - 1 and len(parts.inputs) == 2:
         x, rest = parts.inputs[0], [parts.inputs[1]]
@@ -133,7 +133,7 @@ def _rotated(f: Finder, x: Val) -> Callable[[], Val] | None:
 
 
 def _rotated_pairs(f: Finder, x: Val) -> tuple[Val, list[torch.Tensor]] | None:
-    """x of (a·cos - b·sin, a·sin + b·cos), side by side, for the pairs (a, b) of x."""
+    """The x of (a·cos - b·sin, a·sin + b·cos), side by side, for the pairs (a, b) of x."""
     pairs = made_by(x, "reshape")
     whole = made_by(pairs.inputs[0], "concat") if pairs else None
     if not whole or whole.outputs[0].shape != (*x.shape[:-1], x.shape[-1] // 2, 2) or len(whole.inputs) != 2:
@@ -164,7 +164,7 @@ def _rotated_pairs(f: Finder, x: Val) -> tuple[Val, list[torch.Tensor]] | None:
 
 
 def _flat(t: torch.Tensor) -> torch.Tensor | None:
-    """[T, width] of a table that is the same along whatever comes before."""
+    """A table as [T, width], if it is the same along all axes in front."""
     while t.dim() > 2:
         if not bool((t == t[:1]).all()):
             return None
@@ -195,7 +195,7 @@ def _is_turned(turned: Val, x: Val) -> bool | None:
 
 
 def _table(t: torch.Tensor, by_halves: bool) -> torch.Tensor | None:
-    """[T, D/2] of a table over [..., T, D] of which both of a pair are equal."""
+    """The table [T, D/2] behind one over [..., T, D] in which both elements of a pair are equal."""
     flat = _flat(t)
     if flat is None:
         return None

@@ -23,7 +23,9 @@ def takes_workspace(func: Any) -> bool:
 
 
 def of_sum(x: torch.Tensor, out: torch.Tensor) -> int:
-    """A sum over leading axes, as of gradients of biases: partial sums of thread blocks that share an output."""
+    """The workspace of a sum over leading axes, as for gradients of biases: partial sums of thread blocks that share
+    an output.
+    """
     outputs, rows = out.numel(), x.numel() // max(1, out.numel())
     if out.numel() < 2 or rows < 2 or x.shape[-1] != out.shape[-1] or not x.is_contiguous():
         return 0
@@ -43,7 +45,7 @@ def of_sum(x: torch.Tensor, out: torch.Tensor) -> int:
 
 
 def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Tensor, out: torch.Tensor) -> tuple[Sizes, list[Sizes]]:
-    """Gradients of attention: those of queries in float32, row sums, and repeated heads' of keys and values."""
+    """The workspace of attention's gradients: dq in float32, row sums, and dk and dv of repeated heads."""
     b, h, t, d = q.shape
     copied, rows = _copied(gradient), 4 * b * h * t
     if func.overloadpacket is aten._scaled_dot_product_efficient_attention_backward:
@@ -60,7 +62,7 @@ def of_attention(func: Any, gradient: torch.Tensor, q: torch.Tensor, k: torch.Te
 
 
 def of_embedding(gradient: torch.Tensor, indices: torch.Tensor) -> Sizes:
-    """Rows of a table's gradient: sorted, and partial sums of ten rows and of each word."""
+    """The workspace of a table's gradient: sorted indices, and partial sums for ten rows and for each word."""
     n = indices.numel()
     if n <= 3072:
         return []
@@ -73,7 +75,9 @@ def in_order(func: Any, results: list[Any]) -> list[Any]:
 
 
 def scratch_of(func: Any, args: Any, out: Any) -> tuple[Sizes, list[Sizes]]:
-    """Bytes that a kernel takes before its results, alive to its end, and groups of those after them, alive together."""
+    """Bytes that a kernel allocates before its results and frees at its end, and groups of bytes after them that live
+    together.
+    """
     op = func.overloadpacket
     if op in (aten.sum, aten.mean) and func._overloadname in ("dim_IntList", "dim") and args[0].device.type == "cuda":
         size = of_sum(args[0], out)
@@ -101,7 +105,7 @@ def _copied(x: torch.Tensor) -> Sizes:
 
 
 def _rearranged(x: torch.Tensor) -> Sizes:
-    """A matrix that is stored neither by rows nor by columns is copied."""
+    """True if a matrix is copied, because it is stored neither by rows nor by columns."""
     rows, columns = x.stride()[-2:]
     m, n = x.shape[-2:]
     if (columns == 1 and rows >= max(1, n)) or (rows == 1 and columns >= max(1, m)) or m == 1 or n == 1:

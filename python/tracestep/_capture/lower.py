@@ -30,7 +30,7 @@ SHAPED = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_
 
 
 def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Registers how ATen's ops of these names (without overload) are written."""
+    """Registers the function that writes ATen's ops of these names (without overload)."""
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         OPS.update(dict.fromkeys(names, function))
         return function
@@ -38,14 +38,14 @@ def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 class Complex:
-    """A complex value as two real ones: in a program there is no such dtype."""
+    """A complex value as two real ones, because programs have no complex dtype."""
 
     def __init__(self, real: Val, imaginary: Val) -> None:
         self.parts = (real, imaginary)
 
 
 def place_of(node: torch.fx.Node) -> tuple[str, str, int]:
-    """Path of the module, and the line of the user's source: the innermost outside of PyTorch."""
+    """The path of the module and the line of the user's source: the innermost one outside of PyTorch."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = re.sub(r"@\d+", "", str(stack[-1][0])) if stack else ""
     path = re.sub(r"^(L\['self'\]|L__self__)?\.?(module(\.|$))?", "", path)
@@ -57,14 +57,14 @@ def place_of(node: torch.fx.Node) -> tuple[str, str, int]:
 
 
 def refuse(place: tuple[str, str, int], what: str) -> UsageError:
-    """The error that names the line and the module."""
+    """Makes the error that names the line and the module."""
     path, file, line = place
     where = f"[{file}:{line}] " if file else ""
     return UsageError(f"{where}{what}" + (f" (in {path})" if path else ""), 2)
 
 
 class Lowering:
-    """Writes one graph into `program`; while a node is written, `node`, `shape` and `dtype` are its own."""
+    """Writes one graph into `program`; `node`, `shape` and `dtype` are those of the node being written."""
 
     def __init__(self, program: Program, patterns: frozenset[str]) -> None:
         self.program = self.p = program
@@ -78,21 +78,21 @@ class Lowering:
 
     # --- what the ops ask for ---------------------------------------------------------------------
     def of(self, node: torch.fx.Node) -> Any:
-        """The fake tensor of a node."""
+        """The fake tensor that a node computes."""
         return node.meta.get("val")
 
     @property
     def shape(self) -> Shape:
-        """Of the node's result."""
+        """The shape of the node's result."""
         return tuple(self.of(self.node).shape)
 
     @property
     def dtype(self) -> str:
-        """Of the node's result."""
+        """The dtype of the node's result."""
         return self.name_of(self.of(self.node).dtype)
 
     def name_of(self, dtype: torch.dtype) -> str:
-        """In a program's words."""
+        """The name of a dtype in a program."""
         if dtype not in DTYPES:
             raise self.refuse(f"{self.target} of {str(dtype).removeprefix('torch.')}: a program has no such dtype")
         return DTYPES[dtype]
@@ -103,11 +103,11 @@ class Lowering:
         return str(self.node.target)
 
     def refuse(self, what: str) -> UsageError:
-        """The error for the node at hand."""
+        """Makes the error for the node being written."""
         return refuse(self.place, what)
 
     def number(self, x: Any) -> float | None:
-        """A constant of one element, or None."""
+        """The number in a constant of one element, or None."""
         if isinstance(x, (bool, int, float)):
             return x
         if isinstance(x, torch.Tensor) and x.numel() == 1 and not x.is_complex():
@@ -115,7 +115,7 @@ class Lowering:
         return None
 
     def val(self, x: Any, dtype: str | None = None) -> Val:
-        """As a value of the program, in that dtype."""
+        """An operand as a value of the program, in that dtype."""
         if isinstance(x, (bool, int, float)):
             return self.p.fill(x, dtype or self.dtype)
         if isinstance(x, torch.Tensor):
@@ -125,14 +125,16 @@ class Lowering:
         return self.p.cast(x, dtype) if dtype else x
 
     def dropped(self, x: Val, p: float) -> Val:
-        """x with dropout; each call has a stream of its own."""
+        """x with dropout; each call has a random stream of its own."""
         self.batch = self.batch or self.p.leaf("input", BATCH, "i64", (1,))
         self.drops += 1
         return self.p.call("dropout", (x, self.batch), (x.dtype, x.shape), rate=float(p), stream=self.drops)
 
     # --- constants --------------------------------------------------------------------------------
     def constant(self, x: torch.Tensor, is_table: bool = False) -> Val:
-        """As a generator, or as a leaf without the dimensions along which it is the same; a table is a leaf."""
+        """A constant as a generator, or as a leaf without the dimensions along which its values repeat; a table is
+        always a leaf.
+        """
         x = x.detach()
         y = self.stored_leaf(x, self.name_of(x.dtype)) if is_table else self._constant(x)
         y.constant = x
@@ -158,7 +160,7 @@ class Lowering:
         return p.broadcast(p.reshape(self.stored_leaf(core, dtype), small), shape)
 
     def mask(self, x: torch.Tensor) -> Val | None:
-        """A causal mask, the window of one, or their opposite, by comparing indices."""
+        """Writes a causal mask, one with a window, or the opposite of either, by comparing indices."""
         for is_opposite in (False, True):
             found = causal_window(~x if is_opposite else x)
             if not found:
@@ -175,7 +177,7 @@ class Lowering:
         return None
 
     def stored_leaf(self, x: torch.Tensor, dtype: str) -> Val:
-        """A leaf whose values are stored; equal ones are one."""
+        """A leaf whose values are stored; equal tensors share one leaf."""
         x = x.contiguous().clone()
         key = (dtype, tuple(x.shape), hash(x.reshape(-1).view(torch.uint8).numpy().tobytes()))
         if key not in self.stored:
@@ -186,7 +188,7 @@ class Lowering:
 
     # --- the graph --------------------------------------------------------------------------------
     def run(self, graph: torch.fx.GraphModule, values: dict[str, Any]) -> tuple[Any, ...]:
-        """The outputs, from the values of placeholders by name."""
+        """Writes all nodes, from the values of placeholders by name, and returns the outputs."""
         env: dict[torch.fx.Node, Any] = {}
         for node in graph.graph.nodes:
             if node.op == "placeholder":
@@ -203,7 +205,7 @@ class Lowering:
         raise AssertionError("a graph has an output")
 
     def written(self, node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A value, several, a constant tensor or a number."""
+        """An argument of a node as it was written: a value, several, a constant tensor or a number."""
         if node.target is operator.getitem:
             return args[0][args[1]]
         name = getattr(node.target, "__name__", str(node.target)).split(".")[0]
@@ -232,7 +234,7 @@ class Lowering:
         return y
 
     def follow(self, node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], y: Any) -> None:
-        """Keeps what a value of integers is in the example: whether a target is ignored depends on it."""
+        """Computes what an integer value is in the example, because it decides whether targets are ignored."""
         if not isinstance(y, Val) or y.is_floating or not isinstance(node.target, torch._ops.OpOverload):
             return
         known = tree_map(lambda x: x.example if isinstance(x, Val) and x.example is not None else x, (args, kwargs))
@@ -247,14 +249,14 @@ class Lowering:
         return target.example is None or bool((target.example == ignored).any())
 
     def targets_of(self, target: Val, ignored: int) -> Val:
-        """With 0 for those that are ignored."""
+        """Targets with 0 in place of ignored ones."""
         if not self.is_ignored(target, ignored):
             return target
         zero, mark = (self.p.fill(n, target.dtype) for n in (0, ignored))
         return self.p.select(self.p.binary("eq", target, mark), zero, target)
 
     def folded(self, node: torch.fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """By PyTorch."""
+        """Computes a node by PyTorch, because it depends on constants alone."""
         with torch.no_grad():
             kwargs = {k: (torch.device("cpu") if isinstance(v, torch.device) else v) for k, v in kwargs.items()}
             return node.target(*args, **kwargs)
@@ -273,14 +275,14 @@ def _any_live(x: Any) -> bool:
 
 @op("wrap_with_set_grad_enabled")
 def set_grad_enabled(w: Lowering, enabled: bool, graph: torch.fx.GraphModule, *operands: Any) -> Any:
-    """A block under torch.no_grad: its nodes, behind which gradients stop."""
+    """Writes the nodes of a block under torch.no_grad, behind which gradients stop."""
     y = _inlined(w, graph, operands)
     return y if enabled else tuple(w.p.stop_gradient(v) if isinstance(v, Val) else v for v in y)
 
 
 @op("wrap_with_autocast")
 def autocast(w: Lowering, device: str, dtype: Any, enabled: bool, cache: Any, graph: Any, *operands: Any) -> Any:
-    """A block whose autocast is off is its nodes."""
+    """Writes the nodes of a block whose autocast is off."""
     if enabled:
         raise w.refuse("autocast inside of the module: leave it out, and say precision= of what runs the program")
     return _inlined(w, graph, operands)

@@ -8,14 +8,18 @@ import torch
 
 @dataclass(frozen=True)
 class Seen:
-    """`causal`: column j <= row i + (columns - rows); `window`: of these the last so many, 0 all."""
+    """What a mask shows. `causal`: columns j <= i + (columns - rows) of row i; `window`: only the last so many of
+    these, 0: all.
+    """
 
     causal: bool
     window: int = 0
 
 
 def causal_window(x: torch.Tensor) -> Seen | None:
-    """`x` [rows, columns], True where a row sees a column, if it is causal, with a window or without."""
+    """The kind of `x` [rows, columns], True where a row sees a column, if it is causal, with or without a window; else
+    None.
+    """
     rows, columns = x.shape
     if columns < rows or rows < 1 or (rows == 1 and bool(x.all())):
         return None

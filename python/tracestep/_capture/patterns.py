@@ -38,14 +38,14 @@ def _round(program: Program, w: Lowering) -> None:
 
 
 def lifted_in(program: Program) -> dict[str, int]:
-    """How many of each composite there are."""
+    """How often each composite was found."""
     ops = [node.op for node in program.nodes]
     ops = ["gelu" if name == "gelu_erf" else name for name in ops]
     return {name: ops.count(name) for name in NAMES if name in ops}
 
 
 def plain_norm(f: Finder, node: Node) -> Val | None:
-    """x / √(mean(x²) + eps), with x less its mean a layer norm."""
+    """An RMS norm, x / √(mean(x²) + eps), or a layer norm if x is minus its mean."""
     found = f.normed(node)
     if not found:
         return None
@@ -62,7 +62,7 @@ def plain_norm(f: Finder, node: Node) -> Val | None:
 
 
 def weighted_norm(f: Finder, node: Node) -> Val | None:
-    """A norm without weight, or rounded before it, times a weight."""
+    """A norm without weight, perhaps rounded, that is multiplied by a weight."""
     for y, other in either(node):
         norm = uncast(y).node if uncast(y).dtype == y.dtype or uncast(y).dtype == "f32" else None
         if not norm or norm.op not in ("rms_norm", "layer_norm") or not f.is_ones(norm.inputs[1]) or len(norm.inputs) > 2:
@@ -82,7 +82,7 @@ def _norm(f: Finder, norm: Node, x: Val, *weights: Val) -> Val:
 
 
 def shifted_norm(f: Finder, node: Node) -> Val | None:
-    """A layer norm without shift, and one."""
+    """A layer norm to which a shift is added."""
     for y, other in either(node):
         norm, bias = made_by(y, "layer_norm"), f.weight(other, y.shape[-1]) if y.rank else None
         if norm and bias is not None and len(norm.inputs) == 2 and bias.dtype == norm.inputs[1].dtype \
@@ -96,7 +96,7 @@ def _is_row(f: Finder, v: Val) -> bool:
 
 
 def narrow_norm(f: Finder, node: Node) -> Val | None:
-    """A norm of rows that were widened, rounded to the dtype they had."""
+    """A norm of widened rows whose result is rounded to the dtype that they had."""
     norm = node.inputs[0].node
     if norm is None or norm.op not in ("rms_norm", "layer_norm") or node.inputs[0] is not norm.outputs[0]:
         return None
@@ -108,7 +108,7 @@ def narrow_norm(f: Finder, node: Node) -> Val | None:
 
 # --- activations, softmax, loss -------------------------------------------------------------------
 def swiglu(f: Finder, node: Node) -> Val | None:
-    """silu(gate) · up; x · sigmoid(x) is silu first."""
+    """SwiGLU as silu(gate) · up; x · sigmoid(x) becomes silu first."""
     for a, b in either(node):
         if (gate := made_by(b, "sigmoid")) and gate.inputs[0] is a:
             return f.p.unary("silu", a)
@@ -157,7 +157,7 @@ def gelu(f: Finder, node: Node) -> Val | None:
 
 
 def stopped(v: Val) -> Val:
-    """Without a stop of gradients, and what keeps the shape."""
+    """The value without a stop of gradients and without ops that keep the shape."""
     v = core(v)
     while node := made_by(v, "stop_gradient"):
         v = core(node.inputs[0])
@@ -165,7 +165,7 @@ def stopped(v: Val) -> Val:
 
 
 def less_maximum(v: Val) -> Val | None:
-    """z, where v is z less the maximum of its row."""
+    """The z of which v is z minus the maximum of its row."""
     node = made_by(v, "sub")
     if node and (x := row_reduced(stopped(node.inputs[1]), "max")) is not None and same(x, node.inputs[0]):
         return node.inputs[0]
@@ -173,7 +173,7 @@ def less_maximum(v: Val) -> Val | None:
 
 
 def softmax(f: Finder, node: Node) -> Val | None:
-    """exp(z - max) over its sum."""
+    """A softmax as exp(z - max) divided by its sum."""
     top = made_by(node.inputs[0], "exp")
     bottom = row_reduced(node.inputs[1], "sum")
     if top and bottom is not None and same(bottom, node.inputs[0]) and (z := less_maximum(top.inputs[0])) is not None:
@@ -182,7 +182,7 @@ def softmax(f: Finder, node: Node) -> Val | None:
 
 
 def exponent_sum(v: Val) -> Val | None:
-    """s, where v is log Σ exp(s) of rows less their maximum, or the op."""
+    """The s of which v is log Σ exp(s), minus the maximum of the row or as the op."""
     if op := made_by(core(v), "log_sum_exp"):
         return op.inputs[0]
     log = made_by(core(v), "log")
@@ -192,7 +192,7 @@ def exponent_sum(v: Val) -> Val | None:
 
 
 def row_loss(v: Val) -> tuple[Val, Val] | None:
-    """z and targets, where v is log Σ exp(z) - z[target]; what both terms are shifted by cancels."""
+    """(z, targets) if v is log Σ exp(z) - z[target]; a common shift of both terms cancels."""
     node = made_by(v, "sub")
     if node and (taken := made_by(core(node.inputs[1]), "take_along")):
         z = exponent_sum(node.inputs[0])

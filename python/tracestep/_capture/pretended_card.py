@@ -17,7 +17,9 @@ IS_PRETENDED = torch.backends.cuda.is_built() and not torch.cuda.is_available()
 
 @functools.cache
 def _replace_accelerator() -> None:
-    """Backward asks the accelerator for its streams, which fails where PyTorch is built for CUDA and no card is there."""
+    """Replaces the accelerator that backward asks for its streams; this fails if PyTorch is built for CUDA and there
+    is no card.
+    """
     class Hooks(torch._C._acc.PrivateUse1Hooks):
         def is_available(self) -> bool:
             return False
@@ -33,7 +35,7 @@ def _replace_accelerator() -> None:
             return torch._C._autograd.DeviceType.PrivateUse1
 
     class Module:
-        """Without devices; what is asked of an accelerator by steps that run on the CPU later."""
+        """An accelerator module without devices, for steps that run on the CPU afterwards."""
 
         is_initialized = is_available = _is_in_bad_fork = staticmethod(lambda: False)
         device_count = current_device = staticmethod(lambda: 0)

@@ -47,7 +47,7 @@ class Val:
 
 @dataclass(eq=False)
 class Node:
-    """One op; `place` is the module's path, the file and the line that it comes from."""
+    """A call of an op; `place` is the module's path, the file and the line that it comes from."""
 
     op: str
     inputs: tuple[Val, ...]
@@ -68,12 +68,12 @@ class Program:
     merged: dict[Any, Val] = field(default_factory=dict)
 
     def leaf(self, kind: str, name: str, dtype: str, shape: Iterable[int]) -> Val:
-        """An input, parameter or constant."""
+        """Adds an input, parameter or constant."""
         self.leaves.append(Val(dtype, tuple(shape), None, name, kind))
         return self.leaves[-1]
 
     def call(self, op: str, inputs: Sequence[Val], *types: tuple[str, Shape], **attrs: Any) -> Val:
-        """A node with results of these types; returns the first."""
+        """Adds a node with results of these types, and returns the first."""
         key = (op, tuple(map(id, inputs)), repr(attrs)) if op in _MERGED else None
         if key in self.merged:
             return self.merged[key]
@@ -86,12 +86,12 @@ class Program:
 
     # --- generators and views -------------------------------------------------------------------
     def fill(self, value: float, dtype: str, shape: Iterable[int] = ()) -> Val:
-        """One number, seen as a tensor of that shape."""
+        """One number as a tensor of that shape."""
         one = self.call("fill", (), (dtype, ()), value=float(value), dtype=DType(dtype), shape=())
         return self.broadcast(one, tuple(shape))
 
     def iota(self, count: int, dtype: str = "i64") -> Val:
-        """0, 1, 2, …"""
+        """The numbers 0, 1, 2, … along an axis."""
         return self.call("iota", (), (dtype, (count,)), axis=0, dtype=DType(dtype), shape=(count,))
 
     def reshape(self, x: Val, shape: Iterable[int]) -> Val:
@@ -109,7 +109,7 @@ class Program:
         return self.call("permute", (x,), (x.dtype, tuple(x.shape[a] for a in axes)), axes=axes)
 
     def slice(self, x: Val, axis: int, start: int, stop: int) -> Val:
-        """Elements start <= i < stop of an axis."""
+        """The elements start <= i < stop of an axis."""
         axis %= x.rank
         if (start, stop) == (0, x.shape[axis]):
             return x
@@ -117,13 +117,13 @@ class Program:
         return self.call("slice", (x,), (x.dtype, shape), axis=axis, start=start, stop=stop)
 
     def pick(self, x: Val, axis: int, index: int) -> Val:
-        """One element of an axis, which is gone."""
+        """One element of an axis, which is removed."""
         axis %= x.rank
         one = self.slice(x, axis, index, index + 1)
         return self.reshape(one, (*x.shape[:axis], *x.shape[axis + 1:]))
 
     def broadcast(self, x: Val, shape: Iterable[int]) -> Val:
-        """Sizes of 1 and missing leading ones repeated."""
+        """Repeats dimensions of size 1, and adds leading ones."""
         shape = tuple(shape)
         if x.shape == shape:
             return x
@@ -132,7 +132,7 @@ class Program:
         return self.call("broadcast", (x,), (x.dtype, shape), shape=shape)
 
     def concat(self, xs: Sequence[Val], axis: int) -> Val:
-        """One behind the other along an axis; those without elements left out."""
+        """Joins tensors along an axis; those without elements are left out."""
         axis %= xs[0].rank
         xs = [x for x in xs if x.shape[axis]] or xs[:1]
         if len(xs) == 1:
@@ -147,11 +147,11 @@ class Program:
 
     # --- elementwise ------------------------------------------------------------------------------
     def cast(self, x: Val, dtype: str) -> Val:
-        """In another dtype."""
+        """Casts to another dtype."""
         return x if x.dtype == dtype else self.call("cast", (x,), (dtype, x.shape), dtype=DType(dtype))
 
     def unary(self, op: str, x: Val) -> Val:
-        """Of one operand."""
+        """Calls an op of one operand."""
         return self.call(op, (x,), (x.dtype, x.shape))
 
     def affine(self, x: Val, scale: float = 1.0, shift: float = 0.0) -> Val:
@@ -161,7 +161,7 @@ class Program:
         return self.call("affine", (x,), (x.dtype, x.shape), scale=float(scale), shift=float(shift))
 
     def together(self, *xs: Val) -> list[Val]:
-        """All broadcast to one shape."""
+        """Broadcasts all operands to one shape."""
         rank = max(x.rank for x in xs)
         padded = [(1,) * (rank - x.rank) + x.shape for x in xs]
         # A size of 1 gives way to any other, 0 as well.
@@ -169,7 +169,7 @@ class Program:
         return [self.broadcast(x, shape) for x in xs]
 
     def binary(self, op: str, a: Val, b: Val) -> Val:
-        """Of two operands of one dtype."""
+        """Calls an op of two operands of one dtype."""
         a, b = self.together(a, b)
         return self.call(op, (a, b), ("bool" if op in ("eq", "lt", "le") else a.dtype, a.shape))
 
@@ -179,12 +179,12 @@ class Program:
         return self.call("select", (condition, a, b), (a.dtype, a.shape))
 
     def negate(self, x: Val) -> Val:
-        """The opposite of a bool."""
+        """Logical "not" of a bool."""
         return self.binary("eq", x, self.fill(0, "bool"))
 
     # --- reductions and products --------------------------------------------------------------------
     def reduce(self, op: str, x: Val, axes: Iterable[int], keepdims: bool = False) -> Val:
-        """`sum` or `max`."""
+        """A reduction by the op `sum` or `max`."""
         axes = tuple(sorted(a % x.rank for a in axes))
         if not axes:
             return x
@@ -194,13 +194,13 @@ class Program:
         return self.call(op, (x,), (x.dtype, shape), axes=axes, keepdims=keepdims)
 
     def mean(self, x: Val, axes: Iterable[int], keepdims: bool = False) -> Val:
-        """A sum over its count."""
+        """The sum divided by the number of elements."""
         axes = tuple(axes)
         count = math.prod(x.shape[a] for a in axes)
         return self.affine(self.reduce("sum", x, axes, keepdims), 1.0 / max(count, 1))
 
     def softmax(self, x: Val) -> Val:
-        """Over the last axis."""
+        """A softmax over the last axis."""
         return self.call("softmax", (x,), (x.dtype, x.shape))
 
     def matmul(self, a: Val, b: Val, transpose_b: bool = False) -> Val:
@@ -231,16 +231,16 @@ class Program:
         return self.reshape(y, (*x.shape[:-1], *bias.shape))
 
     def gather(self, table: Val, indices: Val, padding: int = -1) -> Val:
-        """Rows of a table [n, d]; that of the padding has no gradient."""
+        """Rows of a table [n, d]; the row of the padding index gets no gradient."""
         attrs = {"padding": padding} if padding >= 0 else {}
         return self.call("gather", (table, indices), (table.dtype, (*indices.shape, table.shape[1])), **attrs)
 
     def take_along(self, x: Val, indices: Val) -> Val:
-        """One element of each row: x [..., n], indices [...]."""
+        """One element of each row of x [..., n], by indices [...]."""
         return self.call("take_along", (x, indices), (x.dtype, indices.shape))
 
     def log_sum_exp(self, x: Val) -> Val:
-        """Over the last axis, which is gone."""
+        """log Σ exp(x) over the last axis, which is removed."""
         return self.call("log_sum_exp", (x,), (x.dtype, x.shape[:-1]))
 
     # --- the whole ----------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class Program:
                 v.kind = "constant"
 
     def text(self) -> str:
-        """What src/ir/parse.h reads."""
+        """The text of the program, which src/ir/parse.h reads."""
         names = {id(v): "%" + v.name for v in self.leaves}
         results = (v for node in self.nodes for v in node.outputs)
         names.update((id(v), f"%{i}") for i, v in enumerate(results))
@@ -284,12 +284,12 @@ class Program:
 
 
 def word(text: str) -> str:
-    """With an underscore for each character that no word of the text may have."""
+    """A name with an underscore in place of each character that the text does not allow."""
     return re.sub(r"[^A-Za-z0-9_.+/-]", "_", text)
 
 
 def type_of(v: Val) -> str:
-    """dtype[sizes]"""
+    """A type as text: dtype[sizes]."""
     return f"{v.dtype}[{','.join(map(str, v.shape))}]"
 
 

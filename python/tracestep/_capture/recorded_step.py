@@ -85,7 +85,9 @@ class Recording(TorchDispatchMode):
         return out
 
     def _take_workspaces(self, func: Any, place: Sequence[int]) -> None:
-        """Those of cuBLAS, and of cuBLASLt for a bias, where a thread uses it first: backward's has handles of its own."""
+        """Allocates the workspaces of cuBLAS, and of cuBLASLt for a bias, when a thread first uses one; the thread of
+        backward has handles of its own.
+        """
         is_backward = place[3] in (2, 3)
         needed = [(False, WORKSPACE)] if takes_workspace(func) else []
         needed += [(True, LT_WORKSPACE)] if func is torch.ops.aten.addmm.default else []
@@ -119,7 +121,7 @@ class Recording(TorchDispatchMode):
         self._alive[key] = (number, size, weakref.ref(storage, dead))
 
     def name(self, text: str) -> int:
-        """The number of a name."""
+        """The number of a name in the recording's list."""
         return self.names.setdefault(text, len(self.names))
 
     def _born(self, size: int, place: Sequence[int]) -> int:
@@ -128,7 +130,7 @@ class Recording(TorchDispatchMode):
         return number
 
     def _device(self, x: torch.Tensor) -> torch.device:
-        """What C++ is told of a tensor's device: the engine of backward, which no Python calls, must not ask a card."""
+        """The device that C++ is told: the engine of backward, which no Python code calls, must not ask a real card."""
         frame = sys._getframe(2)
         while frame is not None and frame.f_code.co_filename.startswith(_TORCH) and frame.f_code.co_name in _WRAPPERS:
             frame = frame.f_back
@@ -142,7 +144,7 @@ class Recording(TorchDispatchMode):
         return bool(value) if x.dtype == torch.bool else float(value) if x.is_floating_point() else value
 
     def _place(self, op: str) -> tuple[int, int, int, int]:
-        """Site, module, op and phase of what runs now."""
+        """Site, module, op and phase of what runs at the moment."""
         node = torch._C._current_autograd_node()
         site, is_inside = _site(sys._getframe(2))
         module = self.modules[-1]
@@ -159,12 +161,12 @@ class Recording(TorchDispatchMode):
 
 
 def _is_alone(x: Any) -> bool:
-    """True for a gradient that the engine alone holds, beside this call."""
+    """True for a gradient that only the engine and this call hold."""
     return isinstance(x, torch.Tensor) and x._use_count() <= 4 and torch._C._storage_Use_Count(x.untyped_storage()._cdata) <= 2
 
 
 def _site(frame: Any) -> tuple[str, bool]:
-    """The innermost line of the user's own, within a backward pass if one runs; else a library's."""
+    """The innermost line of the user's code, inside of backward if it runs; else a line of a library."""
     library, is_in_module = "", False
     while frame is not None:
         file = frame.f_code.co_filename
@@ -187,13 +189,13 @@ def _line(frame: Any) -> str:
 
 
 class Faked:
-    """Copies of modules, optimizers and inputs whose tensors are fake ones of the card."""
+    """Copies of modules, optimizers and inputs whose tensors are fake ones on the card."""
 
     def __init__(self) -> None:
         self.memo: dict[int, Any] = {}
 
     def tensor(self, x: torch.Tensor) -> torch.Tensor:
-        """The same tensor for the same tensor."""
+        """The fake tensor of a tensor, always the same one."""
         if id(x) not in self.memo:
             is_leaf_parameter = isinstance(x, torch.nn.Parameter)
             made = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=DEVICE)
@@ -208,7 +210,7 @@ class Faked:
 
 
 def _as_moved(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Its tensors in the order in which module.to() moves them: those of its parts first."""
+    """The module's tensors in the order in which module.to() moves them: first those of its parts."""
     for part in module.children():
         yield from _as_moved(part)
     yield from (x for x in (*module._parameters.values(), *module._buffers.values()) if x is not None)
@@ -216,7 +218,9 @@ def _as_moved(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 @contextlib.contextmanager
 def _hooks(recording: Recording, module: torch.nn.Module, is_moved: bool) -> Iterator[None]:
-    """Names modules while they run; `is_moved`: what they make without naming a device is on the card as they are."""
+    """Hooks that name modules while they run; `is_moved`: tensors that a module makes without a device are on the
+    card.
+    """
     names = {id(m): name for name, m in module.named_modules()}
     here = threading.local()  # backward computes again on a thread of its own
 
@@ -275,7 +279,7 @@ def record_step(module: torch.nn.Module, inputs: Sequence[Any], step: Callable[.
 
 
 def usual_step(loss: Callable[..., Any] | None, autocast: str | None) -> Callable[..., None]:
-    """Forward, backward and update as most people write them."""
+    """Runs forward, backward and update as most training loops do."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, None: torch.bfloat16}[autocast]
 
     def step(module: Any, optimizer: Any, inputs: Any, keywords: Any, targets: Any) -> None:

@@ -26,13 +26,13 @@ def converted(w: Lowering, x: Any, *others: Any, **options: Any) -> Any:
 
 @op("detach", "detach_")
 def detach(w: Lowering, x: Val) -> Val:
-    """Gradients stop."""
+    """A view through which no gradient flows."""
     return w.p.stop_gradient(x)
 
 
 @op("dropout", "dropout_", "native_dropout")
 def dropout(w: Lowering, x: Any, p: float, train: bool | None = True) -> Any:
-    """Nothing, with p = 0 or behind eval(); nobody reads the mask."""
+    """Dropout with p = 0 or after eval(), which changes nothing; its mask must not be read."""
     y = x if not p or train is False else w.dropped(x, p)
     return (y, None) if "native" in w.target else y
 
@@ -41,7 +41,7 @@ def dropout(w: Lowering, x: Any, p: float, train: bool | None = True) -> Any:
 @op("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "ravel",
     "_reshape_alias", "atleast_1d", "atleast_2d")
 def reshape(w: Lowering, x: Any, *_: Any) -> Any:
-    """Of the shape that the result has."""
+    """A reshape to the shape of the result."""
     if isinstance(x, Complex):
         return Complex(*(w.p.reshape(part, w.shape) for part in x.parts))
     return w.p.reshape(x, w.shape)
@@ -74,13 +74,13 @@ def _moved(rank: int, source: Any, target: Any) -> list[int]:
 
 @op("expand", "broadcast_to", "expand_as", "expand_copy")
 def expand(w: Lowering, x: Val, *_: Any, **__: Any) -> Val:
-    """Repeated without a copy."""
+    """A tensor repeated without a copy."""
     return w.p.broadcast(x, w.shape)
 
 
 @op("repeat", "tile")
 def repeat(w: Lowering, x: Val, times: list[int]) -> Val:
-    """The whole tensor so many times along each axis."""
+    """The whole tensor repeated a number of times along each axis."""
     sizes = (1,) * (len(times) - x.rank) + x.shape
     times = [1] * (len(sizes) - len(times)) + list(times)
     pairs = [n for t, s in zip(times, sizes) for n in (t, s)]
@@ -90,7 +90,7 @@ def repeat(w: Lowering, x: Val, times: list[int]) -> Val:
 
 @op("repeat_interleave")
 def repeat_interleave(w: Lowering, x: Val, times: int, dim: Dim = None, **_: Any) -> Val:
-    """Each element so many times."""
+    """Each element repeated a number of times."""
     if not isinstance(times, int):
         raise w.refuse(f"{w.target} with counts in a tensor has no counterpart")
     x = w.p.reshape(x, (math.prod(x.shape),)) if dim is None else x
@@ -127,7 +127,7 @@ def select(w: Lowering, x: Val, dim: int, index: int) -> Val:
 
 @op("split", "split_with_sizes", "chunk", "unbind", "tensor_split", "unsafe_split", "unsafe_chunk")
 def split(w: Lowering, x: Val, *args: Any, **kwargs: Any) -> list[Val]:
-    """Of the sizes that the results have."""
+    """A split into the sizes of the results."""
     name = w.node.target._schema.name
     dim = kwargs.get("dim", args[-1] if len(args) == (1 if "unbind" in name else 2) else 0) % x.rank
     if "unbind" in name:
@@ -142,14 +142,14 @@ def split(w: Lowering, x: Val, *args: Any, **kwargs: Any) -> list[Val]:
 
 @op("cat", "concat", "concatenate")
 def cat(w: Lowering, xs: list[Any], dim: int = 0) -> Val:
-    """One behind the other."""
+    """Tensors joined along an axis."""
     vals = [w.val(x, w.dtype) for x in xs]
     return w.p.concat([v for v in vals if v.shape != (0,)] or vals, dim)
 
 
 @op("stack")
 def stack(w: Lowering, xs: list[Any], dim: int = 0) -> Val:
-    """Along an axis of its own."""
+    """Tensors joined along a new axis."""
     dim %= len(w.shape)
     shape = (*w.shape[:dim], 1, *w.shape[dim + 1:])
     return w.p.concat([w.p.reshape(w.val(x, w.dtype), shape) for x in xs], dim)
@@ -164,7 +164,7 @@ def along(w: Lowering, xs: list[Any]) -> Val:
 
 @op("pad", "constant_pad_nd")
 def pad(w: Lowering, x: Val, pads: list[int], *more: Any, value: Any = None) -> Val:
-    """A constant before and behind, or less of x where a count is negative."""
+    """Adds a constant before and behind; a negative count removes elements of x."""
     mode, value = ("constant", more[0]) if more and not isinstance(more[0], str) else (
         more[0] if more else "constant", more[1] if len(more) > 1 else value)
     if mode != "constant":
@@ -181,7 +181,7 @@ def pad(w: Lowering, x: Val, pads: list[int], *more: Any, value: Any = None) -> 
 
 @op("flip")
 def flip(w: Lowering, x: Val, dims: list[int]) -> Val:
-    """The other way round."""
+    """The elements along axes in reverse order."""
     for dim in dims:
         x = rows_at(w, x, dim, torch.arange(x.shape[dim] - 1, -1, -1))
     return x
@@ -189,7 +189,7 @@ def flip(w: Lowering, x: Val, dims: list[int]) -> Val:
 
 @op("roll")
 def roll(w: Lowering, x: Val, shifts: list[int], dims: list[int] = ()) -> Val:  # type: ignore[assignment]
-    """Turned round along axes."""
+    """The elements along axes rotated by some positions."""
     if not dims:
         return w.p.reshape(roll(w, w.p.reshape(x, (math.prod(x.shape),)), shifts, [0]), w.shape)
     for shift, dim in zip(shifts, dims):
@@ -240,7 +240,7 @@ def rows_at(w: Lowering, x: Val, dim: int, index: Any) -> Val:
 
 @op("embedding")
 def embedding(w: Lowering, table: Any, index: Any, padding: int = -1, *_: Any) -> Val:
-    """Rows of a table; that of the padding has no gradient."""
+    """Rows of a table; the row of the padding index gets no gradient."""
     if padding < 0 or isinstance(index, torch.Tensor) and not bool((index == padding).any()):
         return rows_at(w, w.val(table), 0, index)
     return w.p.gather(w.val(table), w.val(index), padding)
@@ -254,7 +254,7 @@ def index_select(w: Lowering, x: Any, dim: int, index: Any) -> Val:
 
 @op("index")
 def index_(w: Lowering, x: Any, indices: list[Any]) -> Val:
-    """x at indices of one axis, or of neighbours: these are counted as one."""
+    """x at indices of one axis, or of neighbouring axes, which are treated as one."""
     x = w.val(x)
     axes = [i for i, index in enumerate(indices) if index is not None]
     if axes != list(range(axes[0], axes[-1] + 1)) or any(

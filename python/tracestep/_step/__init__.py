@@ -30,7 +30,7 @@ MANY = 3  # steps in a row with numbers of their own for the optimizer
 
 @dataclass
 class Kept:
-    """A program that calls of one shape share."""
+    """A program that calls with the same shapes share."""
 
     capture: Capture
     runs: dict[int, Run] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Step:
     # --- session, programs and their memory ------------------------------------------------------
 
     def _open(self) -> None:
-        """A session for the optimizer's groups as they are."""
+        """Opens a session for the optimizer's groups as they are now."""
         self._own = parameters_of(self.model)[0]  # by name, each once
         self._signature = self._signed()
         rows = self._updates.rows({id(p): name for name, p in self._own.items()})
@@ -124,7 +124,7 @@ class Step:
         self._session = None
 
     def _open_anew(self, signature: Any, is_other: bool) -> None:
-        """Behind a change. Captures stay, unless the module `is_other`."""
+        """Opens a new session after a change. Captures are kept unless the module `is_other`."""
         kept = OrderedDict() if is_other or signature[1] != self._signature[1] else self._waiting | self._kept
         while len(kept) > self._keep:
             kept.popitem(last=False)
@@ -140,7 +140,7 @@ class Step:
         self._session.lend(leaf.name, address(x), leaf.bytes)
 
     def _place(self, run: Run, capture: Capture | None, kept: Kept) -> None:
-        """Lends what the module, the optimizer and this object own."""
+        """Lends the session the memory that the module, the optimizer and this object own."""
         leaves = leaves_of(run)
         new = [leaf for leaf in leaves if leaf.name not in self._lent]
         held = [leaf for leaf in new if leaf.role == _library.PARAMETER or leaf.name in self._own]
@@ -167,7 +167,7 @@ class Step:
                 self._lend(leaf, torch.zeros(leaf.shape, dtype=leaf.dtype, device=self.device))
 
     def _arena_of(self, leaf: Leaf, kept: Kept) -> torch.Tensor:
-        """The arena of another run, if it is large enough: one runs after the other."""
+        """The arena of another run if it is large enough: runs never overlap."""
         for arena in (a for other in (kept, *self._kept.values()) for a in other.arenas):
             if arena.numel() >= leaf.bytes:
                 return arena
@@ -219,7 +219,7 @@ class Step:
         return kept
 
     def _follow(self, run: Run) -> None:
-        """From now on changes of these are seen; what is narrower is made of them as they are."""
+        """Begins to watch these tensors for changes, and makes their narrow copies."""
         names = {leaf.name for leaf in leaves_of(run)}
         self._watched = [(name, p, address(p)) for name, p in self._own.items() if name in names]
         self._versions = [-1] * len(self._watched)
@@ -230,7 +230,7 @@ class Step:
     # --- what the user does between steps --------------------------------------------------------
 
     def _see(self, call: Call) -> Kept:
-        """The program of this call, with everything that changed since the last one taken over."""
+        """Returns the program of this call, after taking over everything that changed since the last call."""
         if os.getpid() != self._process:
             raise Error("[step] this process is a fork of the one that made the step: its threads are not here; "
                         "make the step behind the fork", 1)
@@ -260,7 +260,7 @@ class Step:
         return kept
 
     def _refresh(self, name: str, p: torch.Tensor) -> None:
-        """Its narrow copies anew."""
+        """Makes the narrow copies of a parameter again."""
         if self._has_codes or (name in self._shadows and self._shadows[name] is None):
             self._session.refresh(name)  # type: ignore[union-attr]
         elif name in self._shadows:
@@ -312,7 +312,7 @@ class Step:
         return self._as_loss(loss)
 
     def _advance(self, run: Run) -> None:
-        """The weights are new: PyTorch is told, and so is the optimizer."""
+        """Tells PyTorch and the optimizer that the weights have changed."""
         if self._scale.take(run):
             self._updates.advance()
         self._updated = run
@@ -334,7 +334,7 @@ class Step:
 
     @property
     def grad_norm(self) -> float:
-        """The norm of all gradients of the last update, in front of clipping; waits for it."""
+        """The norm of all gradients in the last update, before clipping; waits for it."""
         if not self.clip:
             raise UsageError('[step] the norm of the gradients is not computed; clip=float("inf") has it and clips nothing', 2)
         if self._updated is None:
@@ -343,7 +343,7 @@ class Step:
 
     @property
     def folder(self) -> Any:
-        """The program of the last call, which `program=` of every command takes."""
+        """The folder with the program of the last call, which `program=` of every command accepts."""
         if not self._kept:
             raise UsageError("[step] nothing has been captured: a first call does that", 2)
         return next(reversed(self._kept.values())).capture.folder
@@ -369,7 +369,7 @@ class Step:
         return profile(**{"progress": False, "mode": "step", **self._as_command(), **words})
 
     def release(self) -> None:
-        """Ends it. Parameters are back in their own memory, with their values; the optimizer keeps its moments."""
+        """Ends the step. Parameters return to their own memory with their values; the optimizer keeps its moments."""
         with self._lock:
             self._shut()
             self._parameters.release()

@@ -24,7 +24,7 @@ NARROW = {torch.bfloat16: "bf16", torch.float16: "fp16"}  # what autocast has fo
 
 
 class Call:
-    """Arguments of a call, taken apart: what of it is a tensor, and what decides the program."""
+    """The arguments of a call: which of them are tensors, and what decides the program."""
 
     def __init__(self, args: tuple[Any, ...], keywords: dict[str, Any], targets: tuple[Any, ...]) -> None:
         self.args, self.keywords, self.targets = args, keywords, targets
@@ -44,7 +44,7 @@ class Call:
 
 
 def unwrapped(module: Any, group: Any) -> tuple[Any, Any]:
-    """The module inside of wrappers that share its parameters, and the processes that one of them was given."""
+    """The module inside of wrappers that share its parameters, and the process group that one of them was given."""
     while True:
         kind = type(module).__name__
         if kind == "OptimizedModule":
@@ -57,7 +57,7 @@ def unwrapped(module: Any, group: Any) -> tuple[Any, Any]:
 
 
 def refuse_wrapped(module: Any) -> None:
-    """What holds other modules' parameters, or listens to their gradients, is none that a program can be of."""
+    """Raises for a module that holds other modules' parameters, or has hooks on their gradients: it has no program."""
     if not isinstance(module, torch.nn.Module):
         raise UsageError(f"[step] {type(module).__name__} is no torch.nn.Module", 2)
     kinds = {type(part).__name__ for part in module.modules()}
@@ -76,7 +76,7 @@ def refuse_wrapped(module: Any) -> None:
 
 
 def refuse_around(device: torch.device, precision: str) -> None:
-    """What a call may not be inside of."""
+    """Raises if the call is made inside of a context that a program cannot have."""
     if torch.is_autocast_enabled(device.type):
         wanted = NARROW.get(torch.get_autocast_dtype(device.type), "fp32")
         if not precision.startswith((wanted, "fp8")):
@@ -87,7 +87,7 @@ def refuse_around(device: torch.device, precision: str) -> None:
 
 
 def on_cpu(module: torch.nn.Module) -> torch.nn.Module:
-    """The module, or a copy of it in host memory, of which a program is made."""
+    """The module, or a copy of it in host memory, from which a program is made."""
     held = [*module.parameters(), *module.buffers()]
     if all(x.device.type == "cpu" for x in held):
         return module

@@ -20,7 +20,9 @@ def _memory(address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
 
 
 class Ranks:
-    """A process group as a session takes it: tracestep_ranks. Small messages, and on a CPU tensors, go by gloo."""
+    """A process group as the struct tracestep_ranks for a session. Small messages, and on a CPU tensors, are sent by
+    gloo.
+    """
 
     def __init__(self, group: Any) -> None:
         self.group = group
@@ -40,17 +42,17 @@ class Ranks:
         dist.all_reduce(_memory(data, count * size, kind), group=self.words)
 
     def mean(self, loss: torch.Tensor) -> torch.Tensor:
-        """Of a number on the CPU."""
+        """The mean over all ranks of a number on the CPU."""
         dist.all_reduce(loss, group=self.words)
         return loss / self.count
 
     def give(self, tensors: Iterable[torch.Tensor]) -> None:
-        """The first rank's values to all."""
+        """Sends the first rank's values to all."""
         for x in tensors:
             dist.broadcast(x, self.members[0], group=self.words if x.device.type == "cpu" else self.group)
 
     def agree(self, key: Any) -> None:
-        """Refuses a call that is not the same on all ranks, on all of them."""
+        """Raises on all ranks if their calls differ."""
         digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
         own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
         found = [torch.empty(1, dtype=torch.int64) for _ in range(self.count)]
@@ -62,7 +64,8 @@ class Ranks:
 
 
 def ranks_of(group: Any) -> Ranks | None:
-    """Of torch.distributed's default group, or of this one; none for False, or where there is one process."""
+    """The ranks of torch.distributed's default group, or of this one; None for False, or if there is a single process.
+    """
     if group is False or not dist.is_available() or not dist.is_initialized():
         if group not in (None, False):
             raise UsageError("[step] group: torch.distributed has not been initialized", 2)

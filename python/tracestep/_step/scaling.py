@@ -11,7 +11,7 @@ STATES = ("loss_scale", "loss_scale.good_steps", "loss_scale.skipped_steps")
 
 
 class LossScale:
-    """Scale, good steps in a row and skipped steps, between steps."""
+    """The scale, the number of good steps in a row and of skipped steps, which are kept between steps."""
 
     def __init__(self, scaler: Any, precision: str) -> None:
         self.is_on = precision in ("fp16", "fp16-pure")
@@ -22,17 +22,17 @@ class LossScale:
         self._kept: list[float] | None = None  # for the next session
 
     def numbers(self) -> tuple[float, float, int]:
-        """Growth, backoff and interval of the scaler; zeros for PyTorch's own."""
+        """Growth, backoff and interval of the scaler; zeros stand for PyTorch's defaults."""
         if self.scaler is None:
             return 0.0, 0.0, 0
         return self.scaler.get_growth_factor(), self.scaler.get_backoff_factor(), self.scaler.get_growth_interval()
 
     def begin(self) -> None:
-        """A new session: it takes over what the last one had."""
+        """Begins a new session, which takes over the values of the last one."""
         self.values, self._kept = None, self.values or self._kept
 
     def give(self, run: Run) -> None:
-        """Sets what the session has not: the scaler's, or that of the session before. `run` updates."""
+        """Sets the session's values to the scaler's, or to those of the session before. `run`: the one that updates."""
         wanted = self.values or self._kept
         if self.scaler is not None:
             now = self.scaler.state_dict()
@@ -43,7 +43,7 @@ class LossScale:
             self.values = wanted
 
     def take(self, run: Run) -> bool:
-        """Reads them behind an update; whether it counted: False where gradients overflowed."""
+        """Reads the values after an update; returns False if it was skipped because gradients overflowed."""
         if not self.is_on:
             return True
         before = self.values[2] if self.values else 0.0

@@ -17,7 +17,7 @@ ALIGNMENT = {"cuda": 256}  # bytes; else 64
 
 @dataclass(frozen=True)
 class Leaf:
-    """What the library says of a tensor."""
+    """What the library knows about a tensor."""
 
     name: str
     dtype: torch.dtype | None  # None: 8-bit floats, which nobody here reads
@@ -29,18 +29,18 @@ class Leaf:
 
     @staticmethod
     def of(x: Tensor) -> Leaf:
-        """A copy that outlives the run."""
+        """Copies a tensor's record, so that it outlives the run."""
         return Leaf(x.name.decode(), DTYPE_OF.get(x.dtype.decode()), x.role, tuple(x.shape[:x.rank]), x.bytes,
                     x.block.decode(), x.offset)
 
 
 def leaves_of(run: Run) -> list[Leaf]:
-    """All tensors of a run."""
+    """The leaves of a run."""
     return [Leaf.of(x) for x in run.tensors()]
 
 
 def in_blocks(leaves: Iterable[Leaf]) -> list[list[Leaf]]:
-    """Leaves of one block together, in their order in memory."""
+    """Groups the leaves of each block, in their order in memory."""
     found: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         found.setdefault("block " + leaf.block if leaf.block else "leaf " + leaf.name, []).append(leaf)
@@ -48,7 +48,7 @@ def in_blocks(leaves: Iterable[Leaf]) -> list[list[Leaf]]:
 
 
 def fits(x: torch.Tensor, leaf: Leaf) -> bool:
-    """Whether a tensor is the leaf as it is stored."""
+    """True if a tensor can be used as the leaf without a copy."""
     return x.dtype == leaf.dtype and tuple(x.shape) == leaf.shape and x.is_contiguous()
 
 
@@ -78,14 +78,14 @@ def placed(leaves: Sequence[Leaf], tensors: Sequence[torch.Tensor | None], devic
 
 
 class Parameters:
-    """The module's parameters, whose data a program may want elsewhere."""
+    """The module's parameters, whose data a program may need in another place."""
 
     def __init__(self) -> None:
         self.moved: dict[int, tuple[torch.nn.Parameter, tuple[int, ...]]] = {}  # and their strides before
 
     def place(self, leaves: Sequence[Leaf], parameters: dict[str, torch.nn.Parameter], device: torch.device,
               lend: Callable[[Leaf, torch.Tensor], None]) -> None:
-        """Points each to its place, which frees where it was, and lends it."""
+        """Moves each parameter to its place, which frees where it was, and lends it to the session."""
         for group in in_blocks(leaves):
             own = [parameters[leaf.name] for leaf in group]
             for leaf, p in zip(group, own):
@@ -100,7 +100,7 @@ class Parameters:
                 lend(leaf, p.data)
 
     def release(self) -> None:
-        """Each in memory of its own again, with its values now."""
+        """Moves each parameter back into memory of its own, with its present values."""
         for p, strides in self.moved.values():
             with torch.no_grad():
                 p.data = torch.empty_strided(p.shape, strides, dtype=p.dtype, device=p.device).copy_(p.data)
@@ -108,5 +108,5 @@ class Parameters:
 
 
 def address(x: Any) -> int:
-    """Of a tensor's first element."""
+    """The address of a tensor's first element."""
     return int(x.data_ptr())

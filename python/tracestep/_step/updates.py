@@ -15,13 +15,13 @@ OFF = ("amsgrad", "maximize", "nesterov", "momentum", "dampening", "differentiab
 
 
 def refuse(optimizer: Any, why: str) -> UsageError:
-    """Of an optimizer that the program has not."""
+    """Makes the error for an optimizer that programs do not have."""
     return UsageError(f"[optimizer] {type(optimizer).__name__}: {why}; AdamW, Adam without decay and SGD without "
                       "momentum run inside of the step", 2)
 
 
 class Updates:
-    """What a step reads of an optimizer, and leaves in it."""
+    """Reads what a step needs from an optimizer, and writes its results back."""
 
     def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         self.optimizer = optimizer
@@ -34,7 +34,7 @@ class Updates:
         self.groups: list[tuple[dict[str, Any], list[torch.nn.Parameter]]] = []
 
     def check(self) -> None:
-        """Refuses what groups ask for and the program has not."""
+        """Raises for settings of groups that programs do not have."""
         for group in self.optimizer.param_groups:
             for name in OFF:
                 if group.get(name):
@@ -44,12 +44,12 @@ class Updates:
                 raise refuse(self.optimizer, "weight_decay is added to the gradient")
 
     def signature(self) -> tuple[Any, ...]:
-        """What the program is made of: another one is another program."""
+        """What the program depends on; another value means another program."""
         return tuple((len(g["params"]), g.get("betas"), g.get("eps"), g["weight_decay"],
                       *(g.get(name) for name in OFF)) for g in self.optimizer.param_groups)
 
     def rows(self, names: dict[int, str]) -> list[tuple[list[str], float, float, float, float]]:
-        """The groups for a session, by names of parameters; those without any that is trained are left out."""
+        """The groups for a session, by parameter names; groups without trained parameters are left out."""
         self.check()
         self.groups, rows = [], []
         for group in self.optimizer.param_groups:
@@ -66,7 +66,9 @@ class Updates:
 
     def place(self, leaves: Sequence[Leaf], parameters: dict[str, torch.nn.Parameter], device: torch.device,
               lend: Callable[[Leaf, torch.Tensor], None]) -> None:
-        """Its moments become the program's states: one memory. `leaves`: of a program that updates."""
+        """Makes the optimizer's moments the program's states, which share memory. `leaves`: those of a program that
+        updates.
+        """
         self.moments = []
         for prefix, key in MOMENTS.items():
             for group in in_blocks(leaf for leaf in leaves if leaf.name.startswith(prefix)):
@@ -90,7 +92,7 @@ class Updates:
         return state
 
     def see(self) -> None:
-        """Takes over moments that were loaded into the optimizer since."""
+        """Takes over moments that were loaded into the optimizer meanwhile."""
         for p, key, view in self.moments:
             now = self._state_of(p).get(key)
             if now is view:
@@ -113,7 +115,7 @@ class Updates:
         return found
 
     def advance(self) -> None:
-        """A step is done: schedulers see it, too."""
+        """Counts a step, so that schedulers see it too."""
         if self.rule == _library.ADAMW:
             for _, own in self.groups:
                 if own:

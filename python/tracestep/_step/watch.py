@@ -12,7 +12,7 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 
 
 def is_plain(value: Any) -> bool:
-    """A value that cannot change but by being replaced."""
+    """True for a value that can only change by being replaced."""
     return isinstance(value, PLAIN) or (isinstance(value, tuple) and all(map(is_plain, value)))
 
 
@@ -21,13 +21,14 @@ def _nothing(_: dict[str, Any]) -> tuple[()]:
 
 
 def _plain_of(owner: dict[str, Any]) -> tuple[tuple[str, ...], Callable[[dict[str, Any]], Any]]:
-    """The names of plain attributes, and a look-up of all of them."""
+    """The names of plain attributes, and a function that reads all of them."""
     names = tuple(sorted(name for name, value in owner.items() if name != "training" and is_plain(value)))
     return names, operator.itemgetter(*names) if names else _nothing
 
 
 def _held(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
-    """The attributes of what a part holds that is no part, tensor or function: its configuration, most often."""
+    """The attributes of objects that a part holds and that are no part, tensor or function, such as its configuration.
+    """
     for value in vars(module).values():
         if not isinstance(value, (torch.nn.Module, torch.Tensor, type)) and not callable(value):
             attributes = getattr(value, "__dict__", None)
@@ -36,7 +37,7 @@ def _held(module: torch.nn.Module) -> Iterator[dict[str, Any]]:
 
 
 class Watched:
-    """A module, as its steps see it.
+    """Watches a module for changes. It sees attributes that are numbers, texts, dtypes or tuples of these, of parts and of objects that parts hold.
 
     Attributes are seen that are numbers, texts, dtypes or tuples of such, of the parts and of objects that parts hold.
     """
@@ -65,7 +66,7 @@ class Watched:
         self._snapshot = tuple(snapshot)
 
     def _is_same(self) -> bool:
-        """Whether no attribute has another value, is new or is gone."""
+        """True if no attribute has changed, is new or is gone."""
         try:
             for owner, count, get, values in self._plain:
                 if get(owner) != values or len(owner) != count:
@@ -75,13 +76,13 @@ class Watched:
         return True
 
     def has_other_parts(self) -> bool:
-        """Whether a part or a parameter has been replaced, added or taken away."""
+        """True if a part or parameter was replaced, added or removed."""
         return any(tuple(part._modules.values()) != parts or len(part._parameters) != len(own)
                    or any(p is not q for p, q in zip(part._parameters.values(), own))
                    for part, parts, own in self._structure)
 
     def key(self) -> Any:
-        """The same as long as the program of the same inputs is the same."""
+        """A key that stays the same as long as the same inputs have the same program."""
         if not self._is_same():
             self._scan()
             self._number = self._numbers.setdefault(self._snapshot, len(self._numbers))
@@ -90,7 +91,7 @@ class Watched:
         return tuple(part.training for part in self.parts), buffers, self._number, sum(map(len, self._hooks))
 
     def settle(self) -> None:
-        """What a call of the module itself has changed, as a counter of calls, makes no other program."""
+        """Ignores changes that a call of the module itself made, such as a counter of calls."""
         if not self._is_same():
             self._scan()
             self._numbers[self._snapshot] = self._number

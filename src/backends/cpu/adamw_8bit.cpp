@@ -1,5 +1,5 @@
-// AdamW whose moments are codes of 8 bits, and these codes alone: blocks of 128 neighbours, of
-// which each is updated in float32, then searched for its largest magnitudes, then rounded.
+// AdamW with 8-bit moments, and the conversion of these codes alone. Each block of 128 consecutive
+// elements is updated in float32, then searched for its largest magnitudes, then rounded.
 #include <algorithm>
 #include <bit>
 #include <cstring>

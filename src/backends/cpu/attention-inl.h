@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 
-// Queries side by side: whole register tiles, whether they are columns of a product or rows.
+// Queries side by side, in whole register tiles, whether they are columns or rows of a product.
 constexpr std::int64_t kPanel = HWY_TARGET == HWY_AVX3 ? 224 : 48;
 static_assert(kPanel % kRows == 0 && kPanel % kColumns == 0);
 static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::kQueries);
@@ -51,7 +51,7 @@ HWY_INLINE V capped(V score, float cap) {
   return splat(cap) * ((e - one) / (e + one));
 }
 
-// Functors for the new value of row r of a result: `row` is what it holds, `x` a new sum.
+// Functors for the new value of row r of a result: `row` is its old value, `x` a new sum.
 struct AddTo {
   HWY_INLINE V operator()(std::int64_t, V x, const float* row) const { return load(row) + x; }
 };
@@ -72,8 +72,8 @@ struct Rescaled {  // the rows so far, each times its own factor
   }
 };
 
-// c[kRows, kColumns] from Σ_k a(r, k) b(k, ·) over a panel a, whose element (r, k) stands at
-// r · kStrideR + k · kStrideK, and a packed strip b.
+// Computes c[kRows, kColumns] from Σ_k a(r, k) b(k, ·), where a is a panel with element (r, k) at r
+// · kStrideR + k · kStrideK, and b a packed strip.
 template <std::int64_t kStrideR, std::int64_t kStrideK, class Finish>
 HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t ldc,
@@ -88,17 +88,17 @@ HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// A tile of keys, from first_key on, before a panel, whose column 0 is query first_query. Products
-// leave out what is hidden, as far as whole register tiles go.
+// Which keys of a tile, from first_key on, the queries of a panel see; the panel's column 0 is
+// query first_query. Products skip what is hidden, as far as whole register tiles allow.
 struct Sight {
   const AttentionProblem& p;
   std::int64_t first_key = 0, keys = 0, first_query = 0;
 
-  // Keys of the tile that column end - 1 sees; columns before it see no others.
+  // The end of the keys that column end - 1 sees; earlier columns see no keys beyond it.
   std::int64_t keys_until(std::int64_t end) const {
     return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
   }
-  // Columns before those that see key `key` of the tile, and where these end.
+  // The columns in front of those that see key `key` of the tile, and the end of those that see it.
   std::int64_t columns_before(std::int64_t key) const {
     return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
   }
@@ -132,7 +132,8 @@ HWY_INLINE void cap_panel(const Sight& sight, std::int64_t queries, float* panel
   }
 }
 
-// Rows [T, width] at any row stride as strips of kWidth rows: either side of scores is packed so.
+// Packs rows [T, width] at any row stride into strips of kWidth rows, as both operands of scores
+// need them.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_across(const T* rows, std::int64_t stride, std::int64_t count,
                             std::int64_t width, float* dst) {
@@ -149,7 +150,7 @@ HWY_INLINE void scale_all(float* x, std::int64_t n, float scale) {
   map([=](V v) HWY_ATTR { return v * splat(scale); }, n, x, static_cast<const float*>(x));
 }
 
-// Calls f with a value of the type that a dtype is stored as.
+// Calls f with a value of the type in which a dtype is stored.
 template <class F>
 HWY_INLINE void with_type(DType dtype, const F& f) {
   switch (dtype) {

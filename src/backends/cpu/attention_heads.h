@@ -15,11 +15,11 @@ struct Heads {
   std::byte* data = nullptr;
   DType dtype = DType::kF32;
   std::int64_t element_bytes = 4;
-  Shape shape;              // of the axes that count heads
-  Strides strides;          // likewise
+  Shape shape;              // The shape of the axes that count heads.
+  Strides strides;          // The strides of these axes.
   std::int64_t row_stride;  // elements
 
-  // `x` is [..., H, T, D], or [..., T, H, D] where tokens come first.
+  // `x` is [..., H, T, D], or [..., T, H, D] if `token_major`.
   Heads(const TensorRef& x, bool token_major)
       : data(x.as<std::byte>()),
         dtype(x.dtype),
@@ -33,9 +33,9 @@ struct Heads {
     row_stride = x.strides[rows];
   }
 
-  // False for an unread result.
+  // False for a result that is not read.
   explicit operator bool() const { return data != nullptr; }
-  // Row `row` of head `head`.
+  // The address of row `row` of head `head`.
   std::byte* at(std::int64_t head, std::int64_t row) const {
     std::int64_t offset = row * row_stride;
     for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -52,18 +52,19 @@ struct Heads {
 
 inline constexpr double kLog2E = 1.4426950408889634;
 
-// Sizes and options of one call; `q` is the index of its operand q.
+// The sizes and options of a call; `q` is the index of its operand q.
 struct AttentionProblem {
   float scale;
   bool causal, token_major;
-  std::int64_t heads, key_heads;  // of q, and of k and v
-  std::int64_t group;             // heads of q that share one of k
+  std::int64_t heads, key_heads;  // The heads of q, and those of k and v.
+  std::int64_t group;             // How many heads of q share a head of k.
   std::int64_t queries, keys, width;
-  std::int64_t window;  // keys that a query sees; all: as many as there are
-  float cap;            // of scores in units of log 2; 0: none
-  // Bounds of documents in the rows of one text, or of all of them, [.., queries]; or nullptr.
+  std::int64_t window;  // How many keys a query sees; the number of keys if it sees all.
+  float cap;            // The cap of scores in units of log 2; 0: none.
+  // Where the document of each query begins and ends, for one text or for all, [.., queries];
+  // nullptr: there are none.
   const std::int64_t *starts = nullptr, *ends = nullptr;
-  std::int64_t heads_of_text;  // of q
+  std::int64_t heads_of_text;  // How many heads of q belong to one text.
 
   AttentionProblem(const KernelCall& call, std::size_t q)
       : scale(static_cast<float>(call.attrs.real("scale"))),
@@ -87,7 +88,7 @@ struct AttentionProblem {
     key_heads = heads / group;
   }
 
-  // The problem as `head` of q has it: with the bounds of its own text.
+  // The problem for `head` of q, with the document bounds of its own text.
   AttentionProblem of_head(std::int64_t head) const {
     AttentionProblem out = *this;
     const std::int64_t before = starts == nullptr ? 0 : head / heads_of_text * queries;
@@ -96,18 +97,18 @@ struct AttentionProblem {
     return out;
   }
 
-  // The first key that query i does not see.
+  // The first key behind those that query i sees.
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  // The first key that it sees.
+  // The first key that query i sees.
   std::int64_t first_visible(std::int64_t i) const {
     const std::int64_t first = i + (keys - queries) + 1 - window;
     return std::max(first, starts == nullptr ? 0 : starts[i]);
   }
   // True if a query may not see the first keys.
   bool has_window() const { return window < keys || starts != nullptr; }
-  // The first query that sees key j, and the first after it that does not.
+  // The first query that sees key j, and the first one after it that does not.
   std::int64_t first_query(std::int64_t j) const {
     return causal ? std::max<std::int64_t>(0, j - (keys - queries)) : 0;
   }

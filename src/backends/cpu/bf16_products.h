@@ -1,6 +1,6 @@
-// How products of bfloat16 are multiplied on this machine: by what the processor has and the kernel
-// permits, asked once in a process, and never by the number of threads. Widths of vectors are the
-// choice of targets.h.
+// How products of bfloat16 are computed on this machine. It depends on what the processor has and
+// the kernel permits, is determined once in a process, and never depends on the number of threads.
+// targets.h chooses the width of vectors.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,30 @@
 namespace tracestep::cpu {
 
 enum class Bf16Products : std::uint8_t {
-  kWidened,       // to float32, while they are packed
-  kPairs,         // AVX512-BF16, where it is faster than that
-  kTiles,         // AMX
-  kEmulatedTiles  // the same arithmetic in plain code, slow: only where a test asks for it
+  kWidened,  // Operands are widened to float32 while they are packed.
+  kPairs,    // By AVX512-BF16, if that is faster.
+  kTiles,    // AMX
+  // The arithmetic of tiles in plain code, which is slow: only if a test asks for it.
+  kEmulatedTiles
 };
 
-// The way of this process.
+// The way that this process uses.
 Bf16Products bf16_products();
 
-// Says whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.
+// Whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.
 enum class TileSupport : std::uint8_t {
-  kNone,     // the processor does not say that it can
-  kRefused,  // it can, but the kernel, or the host of a virtual machine, does not let us
+  kNone,  // The processor does not report them.
+  // The processor has them, but the kernel, or the host of a virtual machine, does not permit their
+  // use.
+  kRefused,
   kGranted
 };
 // Asks the kernel for the permission the first time. It holds for all threads of the process and
 // for its children.
 TileSupport tile_support();
 
-// For a test: while it lives, products prepared by any thread are multiplied in this way. One at a
-// time; the processor must be able to.
+// For tests: while this object exists, products that any thread prepares use this way. One at a
+// time; the processor must support it.
 class WithBf16Products {
  public:
   explicit WithBf16Products(Bf16Products way);

@@ -9,17 +9,18 @@
 
 namespace tracestep {
 
-// Bytes moved per second, by the names of the STREAM benchmark (McCalpin 1995); stores that bypass
+// Bytes moved per second, in the tests of the STREAM benchmark (McCalpin 1995). Stores that bypass
 // the caches are counted without the read that a plain store needs first.
 struct BandwidthCeiling {
-  std::int64_t array_bytes = 0;  // of one array
+  std::int64_t array_bytes = 0;  // The size of one array.
   double copy_gb_s = 0;          // y = x
   double copy_streaming_gb_s = 0;
-  double triad_gb_s = 0;   // y = a + s·b
-  double update_gb_s = 0;  // four arrays read, three of them written in place, as AdamW does
+  double triad_gb_s = 0;  // y = a + s·b
+  // Four arrays are read and three of them written in place, as AdamW does.
+  double update_gb_s = 0;
 };
 
-// One matrix product, against a peak measured right before and after it.
+// A matrix product, compared with a peak that was measured right before and after it.
 struct ProductCeiling {
   std::string name;  // "768x3072 forward"
   DType dtype = DType::kF32;
@@ -35,7 +36,7 @@ struct CpuCeilings {
   double fma_gflops = 0;  // float32 multiply-add, all threads
   std::vector<BandwidthCeiling> bandwidths;
   std::vector<ProductCeiling> products;
-  // The time that all products of `dtype` would take at peak, over the time they take.
+  // The time that all products of `dtype` would take at the peak, over the time that they took.
   double weighted_share(DType dtype) const;
 };
 
@@ -45,7 +46,8 @@ struct CeilingOptions {
   bool with_products = true;
 };
 
-// Takes about ten seconds on two cores and up to 1 GiB of the device, freed afterwards.
+// Measures all ceilings. Takes about ten seconds on two cores and up to 1 GiB of the device, which
+// is freed afterwards.
 CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {});
 
 // Four arrays of `array_bytes` each, the best of `repeats` passes.
@@ -55,10 +57,10 @@ BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int re
 // bfloat16 by tiles or pairs where the processor can (bf16_products.h).
 Ceilings cpu_ceilings(Device& cpu);
 
-// Multiply-add peak of all threads of the device on such operands, in GFLOP/s; one run of about 5
-// to 20 ms.
+// Measures the multiply-add peak of all threads of the device on such operands, in GFLOP/s, in one
+// run of about 5 to 20 ms.
 double measure_fma_gflops(Device& cpu, DType operands = DType::kF32);
-// The best of several runs: a ceiling.
+// The best of several such runs.
 double best_fma_gflops(Device& cpu, int runs, DType operands = DType::kF32);
 
 }  // namespace tracestep

@@ -13,16 +13,18 @@
 namespace tracestep {
 
 struct CpuOptions {
-  int threads = 0;                   // 0: every core this process may use
-  bool guarded = false;              // the allocator that finds stray reads and writes
-  std::int64_t memory_limit = 0;     // of live requested bytes; 0: none
-  const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
+  int threads = 0;                // The number of threads; 0: every core that this process may use.
+  bool guarded = false;           // True: use the allocator that finds stray reads and writes.
+  std::int64_t memory_limit = 0;  // The limit on live requested bytes; 0: none.
+  // Lent memory for leaves by name, which must outlive the device; nullptr: none.
+  const LentMemory* lent = nullptr;
   // Adds kernels of ops from outside this back end, or replaces its own.
   std::function<void(KernelTable& table)> add_kernels = {};
 };
 
-// Throws Error{kUsage} when `threads` is negative and Error{kFailed} when that many cannot be
-// started. Kernels get the thread count from the stream, so it may differ between devices.
+// Makes a CPU device. Throws Error{kUsage} if `threads` is negative, and Error{kFailed} if that
+// many cannot be started. Kernels get the number of threads from the stream, so devices may have
+// different numbers.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
 
 }  // namespace tracestep

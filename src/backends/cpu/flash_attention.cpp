@@ -1,6 +1,6 @@
-// flash_attention: a tile of queries stays in L2 while tiles of keys and values pass by; scores
-// exist for one panel at a time. A row keeps its running maximum, sum and result, as in Dao 2023,
-// alg. 1. The order of operations in a row does not depend on the threads or the tiles.
+// flash_attention: a tile of queries stays in L2 while the tiles of keys and values are read;
+// scores exist for one panel at a time. A row keeps its running maximum, sum and result, as in Dao
+// 2023, alg. 1. The order of operations in a row depends neither on the threads nor on the tiles.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -39,7 +39,7 @@ HWY_INLINE void fetch_row(const float* row) {
   }
 }
 
-// Strips of float32, one step of k each.
+// Strips of float32, with one step of k in each row.
 struct Floats {
   static constexpr std::int64_t kPerStep = 1;
   static HWY_INLINE hn::Vec<D> add(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
@@ -157,7 +157,7 @@ HWY_INLINE hn::Vec<Quad> load_quad(const F16* p) {
   return hn::PromoteTo(Quad(), hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
 }
 
-// dst[i * width + j] = src[j * stride + i] for a 4x4 square.
+// Transposes a 4x4 square: dst[i * width + j] = src[j * stride + i].
 template <class T>
 HWY_INLINE void transpose_quad(const T* src, std::int64_t stride, float* dst, std::int64_t width) {
   const Quad d;
@@ -174,7 +174,7 @@ HWY_INLINE void transpose_quad(const T* src, std::int64_t stride, float* dst, st
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, u01, u23)), d, dst + 3 * width);
 }
 
-// dst[i * width + j] = src[j * stride + i] for two rows of four.
+// Transposes two rows of four: dst[i * width + j] = src[j * stride + i].
 template <class T>
 HWY_INLINE void transpose_pair(const T* src, std::int64_t stride, float* dst, std::int64_t width) {
   const Quad d;
@@ -199,7 +199,7 @@ HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t strid
   }
 }
 
-// Elements between two fetches from a row of the source: a cache line of float32.
+// How many elements lie between two fetches from a row of the source: a cache line of float32.
 constexpr std::int64_t kLine = 16;
 
 // Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
@@ -365,7 +365,7 @@ HWY_INLINE void pack_as(const T* src, std::int64_t stride_j, std::int64_t stride
   }
 }
 
-// Columns of b over a stretch of K, `n` of them, `k` deep.
+// A part of b: `n` columns over `k` rows.
 template <class T>
 struct Panel {
   const T* data = nullptr;
@@ -373,8 +373,8 @@ struct Panel {
   std::int64_t n = 0, k = 0;
 };
 
-// Fetches what a strip of b will be packed from, a few lines a turn, so that packing it waits for
-// no memory: weights come from beyond the caches.
+// Prefetches the memory from which a strip of b will be packed, a few cache lines in each turn, so
+// that packing does not wait for memory: weights come from beyond the caches.
 template <class T>
 class StripFetch {
  public:
@@ -407,8 +407,10 @@ class StripFetch {
  private:
   static constexpr auto kPerLine = static_cast<std::int64_t>(64 / sizeof(T));
   const T* row_ = nullptr;
-  std::int64_t stride_ = 0, rows_ = 0, width_ = 0;  // rows that are left, elements of one
-  std::int64_t at_ = 0, per_turn_ = 0;              // elements fetched of the row, lines of a turn
+  // The remaining rows, and the bytes of an element.
+  std::int64_t stride_ = 0, rows_ = 0, width_ = 0;
+  // The elements of the row that were fetched, and the cache lines of a turn.
+  std::int64_t at_ = 0, per_turn_ = 0;
 };
 
 // c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into `strip`

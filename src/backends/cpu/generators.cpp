@@ -1,4 +1,5 @@
-// fill, iota, rope_table: results without operands; widen_nf4: of codes of 4 bits.
+// Ops whose results have no operands (fill, iota, rope_table), and widen_nf4, whose operands are
+// 4-bit codes.
 #include <cmath>
 #include <cstring>
 

@@ -1,4 +1,4 @@
-// Memory of the CPU device: anonymous mappings, those of 2 MiB or more on pages of 2 MiB where the
+// Memory of the CPU device: anonymous mappings; those of 2 MiB or more use pages of 2 MiB if the
 // system has them.
 #pragma once
 
@@ -13,7 +13,7 @@ class HugePageSource : public MemorySource {
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
 
-  // Bytes of what is mapped here that have been touched, and so hold physical memory.
+  // The bytes mapped here that were touched, so that physical memory backs them.
   std::int64_t resident_bytes() const;
 
  private:

@@ -1,4 +1,5 @@
-// Single elements of any dtype as numbers: for generators, casts and rank-0 operands.
+// Reads and writes single elements of any dtype as numbers, for generators, casts and rank-0
+// operands.
 #pragma once
 
 #include <cmath>
@@ -11,7 +12,7 @@
 
 namespace tracestep::cpu {
 
-// x truncated towards zero, saturated; 0 for NaN.
+// x truncated towards zero; too large values saturate, and NaN becomes 0.
 template <class Int, class Real>
 Int to_integer(Real x) {
   if (std::isnan(x)) return 0;

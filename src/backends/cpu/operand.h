@@ -1,4 +1,4 @@
-// Operand: an input of any strides, walked in the row-major order of its shape. Contiguous
+// Operand: an input with any strides, read in the row-major order of its shape. Contiguous
 // dimensions are merged, so most operands become a single run.
 #pragma once
 

@@ -10,7 +10,7 @@ namespace tracestep::cpu {
 
 inline constexpr std::int64_t kPlainChunk = 16384;
 
-// f(chunk) for all chunks, on this call's threads.
+// Calls f(chunk) for all chunks, on this call's threads.
 template <class F>
 void for_plain(const KernelCall& call, std::int64_t chunks, const F& f) {
   run_chunks(
@@ -21,7 +21,7 @@ void for_plain(const KernelCall& call, std::int64_t chunks, const F& f) {
       &f);
 }
 
-// f(begin, n) for chunks that cover 0 <= i < count.
+// Calls f(begin, n) for chunks that cover 0 <= i < count.
 template <class F>
 void for_plain_chunks(const KernelCall& call, std::int64_t count, const F& f) {
   for_plain(call, (count + kPlainChunk - 1) / kPlainChunk, [&](std::int64_t chunk) {

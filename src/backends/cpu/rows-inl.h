@@ -1,4 +1,5 @@
-// Reductions over one row of a dense operand: tiles in float32, their results in float64.
+// Reductions over a row of a dense operand: tiles are summed in float32, and their results in
+// float64.
 #if defined(TRACESTEP_BACKENDS_CPU_ROWS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_ROWS_INL_H
 #undef TRACESTEP_BACKENDS_CPU_ROWS_INL_H
@@ -16,7 +17,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 
-// f(at, n) for tiles that cover begin <= i < begin + width.
+// Calls f(at, n) for tiles that cover begin <= i < begin + width.
 template <class F>
 HWY_INLINE void for_row_tiles(std::int64_t begin, std::int64_t width, const F& f) {
   for (std::int64_t i = 0; i < width; i += kTile) f(begin + i, std::min(kTile, width - i));

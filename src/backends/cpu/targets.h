@@ -1,5 +1,6 @@
-// Which SIMD targets the kernels are compiled for: AVX-512, AVX2, and scalar code for anything
-// older; the choice is made when the kernel table is filled. Included before any Highway header.
+// The SIMD targets for which kernels are compiled: AVX-512, AVX2, and scalar code for older
+// processors. One is chosen when the kernel table is filled. Must be included before any Highway
+// header.
 #pragma once
 
 #ifndef HWY_DISABLED_TARGETS

@@ -1,7 +1,7 @@
-// The threads that share the work of one master, which takes chunks as they do. A helper that is
-// late, since its core has the work of another process to do, finds nothing left: nobody waits
-// for it, but for the end of a chunk that it holds. Helpers that find nothing spin for some tens
-// of microseconds and then sleep; work that would be done before they woke is done without them.
+// Threads that help a master thread with its work; the master and the helpers take chunks in turn.
+// A helper that comes late, because its core runs another process, finds nothing left, and nobody
+// waits for it unless it holds a chunk. Helpers without work spin for some tens of microseconds and
+// then sleep; work that would be done before they woke is done without them.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@ namespace tracestep::cpu {
 
 class Team {
  public:
-  // The team of the calling thread. Its helpers start when they are first asked for, and end with
-  // this thread. In a child of fork() it has none: there its master works alone.
+  // The team of the calling thread. Its helpers start when they are first needed, and end with this
+  // thread. After fork(), the child has no helpers, and its master works alone.
   static Team& of_this_thread();
 
   Team();
@@ -27,22 +27,24 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // As run_chunks(). Where fewer helpers could be started, those that are there do it.
+  // As run_chunks(). If not all helpers could be started, the others do the work.
   void run(int threads, std::int64_t chunks, ChunkBody body, const void* context);
 
  private:
   struct Job;
 
-  // The time of a body's chunks, one after the other, when it last ran in as many.
+  // The time that a body's chunks take one after the other, from its last run with the same number
+  // of chunks.
   struct Cost {
     ChunkBody body = nullptr;
     std::int64_t chunks = 0, ticks = 0;
   };
 
-  // Tells whether sharing pays of late: beside busy processes a helper may lose its core with a
-  // chunk in hand, and its master then waits for longer than it would have worked.
+  // Whether sharing has paid recently. Next to busy processes, a helper may lose its core while it
+  // holds a chunk, and the master then waits for longer than it would have worked.
   struct Gain {
-    std::int64_t alone = 0, shared = 0;  // ticks, the first by what the master's chunks took
+    // Times in ticks; `alone` is estimated from the chunks that the master computed.
+    std::int64_t alone = 0, shared = 0;
     std::int64_t rest = 0, rests_until = 0;
 
     void judge(std::int64_t of_all, std::int64_t start, std::int64_t end);
@@ -57,8 +59,8 @@ class Team {
   std::unique_ptr<Job> job_;
   std::vector<std::thread> helpers_;
   std::array<Cost, 512> costs_;
-  std::array<Gain, 4> gains_;  // of works of less than 20, 100 and 1000 µs, and of longer ones
-  std::int64_t owed_ = 0;      // ticks of work shared while helpers slept
+  std::array<Gain, 4> gains_;  // For work of less than 20, 100 and 1000 µs, and for longer work.
+  std::int64_t owed_ = 0;      // Ticks of work that was shared while helpers were asleep.
   int process_;
 };
 

@@ -9,12 +9,13 @@
 
 namespace tracestep::cpu {
 
-// Device::stream() points to this on a CPU device.
+// What Device::stream() points to on a CPU device.
 struct CpuThreads {
   int count = 1;
 };
 
-// Threads that share the work of this stream; without one, every allowed core.
+// The number of threads that share the work of this stream; without a stream, the number of allowed
+// cores.
 int threads_of(const void* stream);
 inline int threads_of(const KernelCall& call) {
   return threads_of(call.stream);
@@ -23,9 +24,9 @@ inline int threads_of(const LaunchContext& context) {
   return threads_of(context.stream);
 }
 
-// Checks that `threads` threads can be started, since a team would go on with fewer and not say so:
-// they are all started once and ended again. Costs tens of µs per thread, once per process and
-// number. Throws Error{kFailed}, naming how many could be started.
+// Checks that `threads` threads can be started, because a team would silently continue with fewer:
+// all are started once and ended again. Costs tens of µs per thread, once per process and number.
+// Throws Error{kFailed} with the number that could be started.
 void require_threads(int threads);
 
 using ChunkBody = void (*)(const void* context, std::int64_t chunk, int thread);

@@ -101,7 +101,7 @@ struct EmulatedTiles {
   template <int kSum, int kA, int kB>
   void dot() {
     for (std::int64_t m = 0; m < kTileRows; ++m) {
-      float sums[2][kTileRows] = {};  // of even and odd k
+      float sums[2][kTileRows] = {};  // The sums of even and of odd k.
       for (std::int64_t k = 0; k < kTilePairs; ++k) {
         for (const bool is_odd : {false, true}) {
           const auto a = static_cast<double>(half_of(tiles_[kA][m * kTilePairs + k], is_odd));

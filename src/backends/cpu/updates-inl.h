@@ -50,12 +50,12 @@ HWY_INLINE U operator<<(U a, int count) {
 
 struct Factors {
   float decay, step_size, grad_scale, beta1, beta2, eps;
-  float count;         // of steps; what random rounding depends on
-  bool rounds_weight;  // a weight in bfloat16, at random
+  float count;         // The number of steps, on which stochastic rounding depends.
+  bool rounds_weight;  // True: the weight is bfloat16 and is rounded stochastically.
 };
 
-// Returns what eps is multiplied by: the second element of step_size, √(1-β2ᵗ), which makes a root
-// that is not corrected equal to PyTorch's corrected one; 1 where step_size is a number alone.
+// The factor on eps: the second element of step_size, √(1-β2ᵗ), which makes an uncorrected root
+// equal to PyTorch's corrected one; 1 if step_size is a single number.
 HWY_INLINE float eps_factor(const TensorRef& step_size) {
   if (step_size.shape.rank() == 0) return 1.0f;
   TensorRef second = step_size;

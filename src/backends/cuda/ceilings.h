@@ -12,7 +12,7 @@ namespace tracestep {
 
 // A square matrix product of random values through cuBLASLt.
 struct CudaProductCeiling {
-  Precision precision;    // fp32, tf32, bf16, fp16 or fp8
+  Precision precision;    // The precision: fp32, tf32, bf16, fp16 or fp8.
   std::int64_t size = 0;  // m = n = k
   double tflops = 0;
 
@@ -22,21 +22,23 @@ struct CudaProductCeiling {
 };
 
 struct CudaCeilings {
-  double copy_gb_s = 0;      // bytes read and written per second, arrays far beyond the caches
-  double launch_ns = 0;      // host time of one launch in a loop of empty kernels
-  double gemm_issue_ns = 0;  // host time of one call in a loop over one small prepared product
+  // Bytes read and written per second, with arrays far larger than the caches.
+  double copy_gb_s = 0;
+  double launch_ns = 0;  // The host's time for a launch, in a loop of empty kernels.
+  // The host's time for a call of the library, in a loop over one small prepared product.
+  double gemm_issue_ns = 0;
   std::vector<CudaProductCeiling> products;
 };
 
-// Takes about two seconds and up to 2 GiB of the device, freed afterwards. `cuda` must come from
-// make_cuda_device().
+// Measures all ceilings. Takes about two seconds and up to 2 GiB of the device, which is freed
+// afterwards. `cuda` must come from make_cuda_device().
 CudaCeilings measure_cuda_ceilings(Device& cuda);
 
-// Ceilings of steps in `precision`, and of its matrix products alone (TFLOP/s; 0: not measured).
+// The ceilings for steps in `precision`; and the TFLOP/s of matrix products in it, 0: not measured.
 Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
 
-// Single measurements, to compare kernels and issue times with.
+// Single measurements, with which kernels and issue times are compared.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
 double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);

@@ -1,5 +1,5 @@
-// The CUDA back end: one NVIDIA GPU, a stream for each lane, float32, bfloat16 and float16. The
-// driver and the CUDA libraries are found at run time: a program with this back end also starts
+// The CUDA back end: one NVIDIA GPU, a stream for each lane, and float32, bfloat16 and float16. The
+// driver and the CUDA libraries are found at run time, so a program with this back end also starts
 // without them.
 #pragma once
 
@@ -15,45 +15,54 @@
 namespace tracestep {
 
 struct CudaOptions {
-  int index = 0;                     // as the driver counts
-  bool guarded = false;              // the guarded allocator; slow
-  bool pooled = true;                // false: allocate from the driver each time (memory checkers)
-  std::int64_t memory_limit = 0;     // live requested bytes; 0: only the GPU's memory limits it
-  bool tf32 = false;                 // float32 matrix products with 10-bit mantissas
-  bool dependent_launch = false;     // captured kernels may be launched before others have ended
-  bool tune = false;                 // time the first candidates of each new matrix product
-  std::string tune_file = {};        // where choices are read from and, when tuning, kept
-  std::string kernel_cache = {};     // folder of kernels compiled at run time; empty: none are kept
-  const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
-  // Adds kernels of ops from outside this back end, or replaces its own. They launch on
+  int index = 0;         // The GPU's number in the driver's order.
+  bool guarded = false;  // True: use the guarded allocator, which is slow.
+  // False: each allocation comes directly from the driver, so that memory checkers see it.
+  bool pooled = true;
+  // The limit on live requested bytes; 0: only the GPU's memory limits it.
+  std::int64_t memory_limit = 0;
+  bool tf32 = false;  // True: float32 matrix products round their operands to 10 mantissa bits.
+  // True: captured kernels may be launched before earlier ones have ended.
+  bool dependent_launch = false;
+  bool tune = false;  // True: the first candidates for each new matrix product are timed.
+  // The file from which choices are read and, when tuning, to which they are written.
+  std::string tune_file = {};
+  // The folder of kernels that are compiled at run time; empty: none are kept.
+  std::string kernel_cache = {};
+  // Lent memory for leaves by name, which must outlive the device; nullptr: none.
+  const LentMemory* lent = nullptr;
+  // Adds kernels of ops from outside of this back end, or replaces its own. They must launch on
   // cuda::stream_of(call).handle (backends/cuda/toolkit/stream.h).
   std::function<void(KernelTable& table)> add_kernels = {};
 };
 
 struct CudaProbe {
-  int devices = 0;                      // as the driver counts, too old ones included
-  std::string problem = {};             // why there are none
-  std::string driver = {};              // "13.0": the CUDA version the driver speaks
-  std::string runtime = {};             // that of this build
-  std::string gemm_library = {};        // "cuBLASLt 13.0.2", empty: not found
-  std::string compiler = {};            // "NVRTC 13.0", empty: no kernels are made at run time
+  int devices = 0;  // The number of GPUs by the driver's count, including those that are too old.
+  std::string problem = {};  // Why there are no devices; empty if there are.
+  std::string driver = {};   // The CUDA version that the driver supports, "13.0".
+  std::string runtime = {};  // The CUDA version of this build.
+  // The library for matrix products, "cuBLASLt 13.0.2"; empty: not found.
+  std::string gemm_library = {};
+  // The run-time compiler, "NVRTC 13.0"; empty: none, so no kernels are made at run time.
+  std::string compiler = {};
   std::string compiler_problem = {};    // why not
-  std::vector<std::string> names = {};  // "NVIDIA H200", one per device
+  std::vector<std::string> names = {};  // The name of each device: "NVIDIA H200".
 };
 
-// Probes driver, libraries and devices; never throws.
+// Looks for driver, libraries and devices; never throws.
 CudaProbe probe_cuda();
 
-// Throws Error{kDevice}: no driver, no such index, a GPU older than compute capability 8.0.
+// Makes the device. Throws Error{kDevice} if there is no driver or no GPU with the index, or the
+// GPU is older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
-// Orders the work of such a device and of another stream of the same GPU, a cudaStream_t: what the
-// device issues from now on runs behind what the stream has so far, or the other way round. Throw
-// DeviceError.
+// Order the work of such a device and that of another stream (a cudaStream_t) of the same GPU: what
+// the device issues from now on runs after what the stream has now, or the other way round. They
+// throw DeviceError.
 void begin_behind(Device& device, void* stream);
 void let_wait(Device& device, void* stream);
 
-// While it lives, the calling thread's current GPU is this one, as a program around ours may have
-// chosen another.
+// While this object exists, the calling thread's current GPU is this one; a program around ours may
+// have chosen another.
 class CurrentGpu {
  public:
   explicit CurrentGpu(int index);

@@ -19,7 +19,7 @@ namespace tracestep::cuda {
 
 struct LaunchStream {
   cudaStream_t handle = nullptr;
-  bool dependent = false;  // whether launches may be dependent ones
+  bool dependent = false;  // True: launches may be dependent.
 
   operator cudaStream_t() const { return handle; }
 };
@@ -27,10 +27,10 @@ struct LaunchStream {
 struct LaunchSize {
   dim3 blocks, threads;
   unsigned shared_bytes = 0;  // dynamic
-  unsigned cluster = 1;       // blocks of a cluster, along x (compute capability 9.0)
+  unsigned cluster = 1;       // The thread blocks of a cluster along x (compute capability 9.0).
 };
 
-// Multiprocessors of the current device.
+// The number of multiprocessors of the current device.
 inline int multiprocessor_count() {
   static const int count = [] {
     int device = 0, n = 1;
@@ -41,7 +41,7 @@ inline int multiprocessor_count() {
   return count;
 }
 
-// True if `stream` is being captured and what was captured last is one kernel.
+// True if `stream` is being captured, and the last thing captured is a single kernel.
 inline bool is_behind_a_kernel(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaGraphNode_t* nodes = nullptr;
@@ -59,7 +59,8 @@ inline bool is_behind_a_kernel(cudaStream_t stream) {
   return cudaGraphNodeGetType(nodes[0], &type) == cudaSuccess && type == cudaGraphNodeTypeKernel;
 }
 
-// `kernel`: a kernel of the runtime, or a cudaKernel_t. `waits`: it waits for its predecessors.
+// Launches a kernel, which is one of the runtime or a cudaKernel_t. `waits`: the kernel itself
+// waits for its predecessors.
 inline cudaError_t launch_kernel(const LaunchStream& stream, const LaunchSize& size,
                                  const void* kernel, void** parameters, bool waits) {
   cudaLaunchAttribute attributes[2]{};

@@ -1,4 +1,4 @@
-// Generators: every element from its index alone.
+// Generators: every element is computed from its index alone.
 #include <algorithm>
 #include <cmath>
 #include <numbers>

@@ -1,5 +1,5 @@
-// The reference kernels, one function per family; each adds its kernels to the table. A new family
-// is named here, and nowhere else.
+// The reference kernels: each function adds the kernels of one family to the table. A new family is
+// named here, and nowhere else.
 #pragma once
 
 #include "runtime/kernel.h"

@@ -1,5 +1,5 @@
-// The reference back end: float64 kernels as a textbook would write them. Slow, and the oracle of
-// every test; programs are converted with the pass `as_float64` first.
+// The reference back end: float64 kernels written as in a textbook. It is slow, and the standard
+// against which tests compare; programs are converted by the pass `as_float64` first.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 namespace tracestep {
 
 struct ReferenceOptions {
-  bool guarded = false;              // the allocator that finds stray writes
-  std::int64_t memory_limit = 0;     // bytes; 0: none
-  const LentMemory* lent = nullptr;  // for leaves by name; must outlive the device
+  bool guarded = false;           // True: use the allocator that finds stray writes.
+  std::int64_t memory_limit = 0;  // The limit in bytes; 0: none.
+  // Lent memory for leaves by name, which must outlive the device; nullptr: none.
+  const LentMemory* lent = nullptr;
 };
 
 // **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except views and fused nodes,

@@ -1,4 +1,5 @@
-// How the reference kernels access tensors: by multi-index, for any strides. Slow and obvious.
+// Access to tensors by multi-index, for any strides, as the reference kernels need it. Slow and
+// obvious.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace tracestep::reference {
 
-// The elements of an operand or a result; T must be the type that its dtype is held as.
+// The elements of an operand or a result; T must be the type in which its dtype is stored.
 template <class T>
 class View {
  public:
@@ -18,7 +19,7 @@ class View {
     for (int i = 0; i < index.rank(); ++i) at += index[i] * strides_[i];
     return data_[at];
   }
-  // False for an unread result.
+  // False for a result that is not read.
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
@@ -39,7 +40,7 @@ void for_each_index(const Shape& shape, F&& f) {
   }
 }
 
-// Calls f with a zero of the type that `dtype` is held as: f64, i64, i32, u8 or bool.
+// Calls f with a zero of the type in which `dtype` is stored: f64, i64, i32, u8 or bool.
 template <class F>
 void with_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -54,7 +55,7 @@ void with_type(DType dtype, F&& f) {
   }
 }
 
-// An index operand's element as a number, whichever integer type it is stored in.
+// The element of an index operand as a number, whichever integer type it has.
 inline std::int64_t integer_at(const TensorRef& tensor, const Dims& index) {
   if (tensor.dtype == DType::kI64) return View<std::int64_t>(tensor)[index];
   if (tensor.dtype == DType::kI32) return View<std::int32_t>(tensor)[index];
@@ -84,7 +85,7 @@ inline Dims replaced(Dims index, int axis, std::int64_t value) {
 inline Dims prefix(const Dims& index, int rank) {
   return Dims(std::span(index.begin(), static_cast<std::size_t>(rank)));
 }
-// The shape of the rows of a tensor that is worked on along its last axis.
+// The shape of the rows of a tensor that an op processes along its last axis.
 inline Shape rows_of(const Shape& shape) {
   return prefix(shape, shape.rank() - 1);
 }

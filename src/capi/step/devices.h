@@ -1,4 +1,4 @@
-// The devices of the library: made for a session, with the memory that its caller lends.
+// The devices of the library: each is made for a session, with memory that the caller lends.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,10 @@
 
 namespace tracestep::capi {
 
-// Kernels of ops from outside, which the devices of sessions get that are opened from now on; not
-// while one is being opened. The ops themselves are registered (ir/op_def.h) before programs name
-// them. So for programs that link the engine: the shared library shows nothing of this.
+// Kernels for ops from outside, which the devices of sessions get that are opened afterwards; it
+// must not be set while a session is being opened. The ops themselves must be registered
+// (ir/op_def.h) before programs name them. Only programs that link the engine can use this: the
+// shared library does not export it.
 struct OwnKernels {
   std::function<void(KernelTable&table)> cpu = {}, gpu = {};
 };
@@ -25,14 +26,16 @@ void use_kernels(OwnKernels kernels);
 // it.
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent);
 
-// This process's end of a group of processes with a GPU each. Errors as make_nccl_group().
+// This process's communicator in a group of processes with a GPU each. Throws as make_nccl_group().
 std::unique_ptr<Communicator> connected_by_nccl(Processes& processes, Device& device);
 
-// The device's work and that of the caller's stream, in both orders. Nothing on a CPU.
+// Make the device's work wait for that of the caller's stream, and the stream wait for the device's
+// work. They do nothing on a CPU.
 void begin_behind_stream(Device& device, void* stream);
 void let_stream_wait(Device& device, void* stream);
 
-// While it lives, the calling thread's current GPU is the device's; nothing on a CPU.
+// While this object exists, the calling thread's current GPU is the device's; it does nothing on a
+// CPU.
 class OnDevice {
  public:
   explicit OnDevice(const std::string& device);

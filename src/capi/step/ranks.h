@@ -1,5 +1,6 @@
-// Processes that train together by functions of the caller's: what they say to each other, and sums
-// of tensors in host memory. On GPUs NCCL connects them, with an id that goes the same way.
+// Processes that train together and exchange data by functions of the caller: small messages, and
+// sums of tensors in host memory. On GPUs NCCL connects them; its id is exchanged by the same
+// functions.
 #pragma once
 
 #include <memory>
@@ -11,11 +12,12 @@
 
 namespace tracestep::capi {
 
-// Error{kUsage} for ranks that are none.
+// The processes of these ranks. Throws Error{kUsage} for impossible numbers.
 std::unique_ptr<Processes> processes_of(const tracestep_ranks& ranks);
 
-// This process's end of their group, on this device. Both must outlive it, and so must what
-// `processes` was made of. Error{kDevice}: there is no NCCL; DeviceError: it cannot connect them.
+// This process's communicator of the group, on this device. The device, the processes and what they
+// were made of must outlive it. Throws Error{kDevice} if there is no NCCL, and DeviceError if it
+// cannot connect them.
 std::unique_ptr<Communicator> connected(Processes& processes, const tracestep_ranks& ranks,
                                         Device& device);
 

@@ -1,5 +1,5 @@
-// The programs of a library's runs: what a RunSpec means, with groups of parameters that have rates
-// of their own.
+// Makes the programs of the library's runs: a RunSpec's step, with groups of parameters that have
+// their own rates.
 #pragma once
 
 #include <filesystem>
@@ -19,24 +19,27 @@ namespace tracestep::capi {
 struct StepOptions {
   std::string words;
   OptimizerKind rule = OptimizerKind::kAdamw;
-  double clip = 0.0;  // infinite: the norm is computed, and nothing clipped
+  // The bound on the gradient norm; infinite: the norm is computed but nothing is clipped.
+  double clip = 0.0;
   LossScaling loss_scaling = {};
   int accumulate = 1;
-  std::vector<UpdateGroup> groups = {};  // without parameters: one group of all
+  // Groups of parameters; a single group without names holds all parameters.
+  std::vector<UpdateGroup> groups = {};
 };
 
-// A captured folder, or a file with a forward program alone, whose inputs are all given.
-// Errors: kInput naming the file.
+// Reads a captured folder, or a file with only a forward program, whose inputs the caller all
+// gives. Throws Error{kInput} naming the file.
 std::shared_ptr<const CapturedModel> program_at(const std::filesystem::path& path);
 
-// The run of the words, with this module if there is one. Error{kUsage} naming the word that there
-// is not, that has a wrong value, or that is not for a library: of a model, a batch, ranks.
+// The run that the words describe, with this module unless it is nullptr. Throws Error{kUsage}
+// naming a word that is unknown, has a wrong value, or is not for the library (of a model, a batch,
+// ranks).
 RunSpec run_of_words(const std::string& words, std::shared_ptr<const CapturedModel> module);
 
-// The program of a run of this kind, after all passes, for the device's kernels. UPDATE is that of
-// the store's parameters and gradients. Where the run has ranks, losses and gradients are summed
-// over them by BACKWARD, STEP and UPDATE; a loss is always of the mean over all ranks.
-// Error{kUsage}: what passes refuse, a parameter in no group.
+// The program of this kind of run after all passes, for the device's kernels. UPDATE updates the
+// store's parameters by its gradients. With ranks, BACKWARD, STEP and UPDATE sum losses and
+// gradients over them; a loss is always the mean over all ranks. Throws Error{kUsage} for what
+// passes refuse, and for a parameter that is in no group.
 Program program_of_kind(tracestep_kind kind, const RunSpec& run, const StepOptions& options,
                         const Store& store);
 

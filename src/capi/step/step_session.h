@@ -1,5 +1,5 @@
-// The C interface's handles point to these: a session, which is a device with the weights on it,
-// and its runs. Methods throw; capi/step/tracestep.cpp turns that into statuses.
+// The objects behind the C interface's handles: a session, which is a device with the weights on
+// it, and its runs. Methods throw, and capi/step/tracestep.cpp turns exceptions into statuses.
 #pragma once
 
 #include <list>
@@ -26,7 +26,7 @@ class StepRun {
   StepSession& session() const { return session_; }
   const Program& program() const { return program_; }
   tracestep_bytes size() const;
-  // nullptr: there is no tensor of this number.
+  // The tensor with this number; nullptr: there is none.
   const tracestep_tensor* tensor(std::int64_t index) const;
 
   void start();
@@ -38,19 +38,20 @@ class StepRun {
   void go(void* stream);
 
  private:
-  Executor& executor();  // Error{kUsage} before start()
+  Executor& executor();  // The executor. Throws Error{kUsage} before start().
   void list_tensors();
   void add_tensor(const std::string& name, const Type& type, tracestep_role role,
                   const BlockPart& part = {});
-  // The loss and the norm are sent to the host when they are there, before the step has ended.
+  // Makes the device send the loss and the norm to the host as soon as they are known, before the
+  // step has ended.
   void observe_early();
 
   StepSession& session_;
-  const std::shared_ptr<const CapturedModel> module_;  // nullptr for UPDATE
+  const std::shared_ptr<const CapturedModel> module_;  // The module; nullptr for UPDATE.
   RunSpec spec_;
   Program program_;
   std::int64_t peak_bytes_ = 0, arena_bytes_ = 0;
-  std::list<std::string> texts_;  // of tensors_
+  std::list<std::string> texts_;  // The texts that tensors_ refers to.
   std::vector<tracestep_tensor> tensors_;
   std::unique_ptr<Executor> executor_;
   bool has_run_ = false;
@@ -65,30 +66,31 @@ class StepSession {
   Store& store() const { return stores_->first(); }
   const RankStores& stores() const { return *stores_; }
   const LentMemory& lent() const { return lent_; }
-  // The other processes; nullptr: there are none.
+  // The other processes; nullptr: this one is alone.
   Processes* processes() const { return processes_.get(); }
   int ranks() const { return processes_ == nullptr ? 1 : processes_->count(); }
 
   void join(const tracestep_ranks& ranks);
-  // `kind`: a number of the caller's, which may be no tracestep_kind.
+  // `kind`: a number from the caller, which need not be a tracestep_kind.
   StepRun* plan(const char* program, int kind);
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);
-  // Behind a run that failed: narrow copies may hold gradients (analysis/places_in_copies.h). The
+  // Notes after a failed run that narrow copies may hold gradients (analysis/places_in_copies.h); the
   // next run begins by making them anew.
   void suspect_copies() { has_suspect_copies_ = true; }
   void mend_copies();
-  // Ends all; what is left of the session takes no calls.
+  // Ends everything; the session accepts no further calls.
   void close();
 
   std::mutex& mutex() { return mutex_; }
-  // True in a fork of the process that made it, which has the memory and none of the threads.
+  // True in a forked child of the process that made the session: it has the memory but none of the
+  // threads.
   bool is_of_parent() const;
 
  private:
   std::mutex mutex_;
-  const int process_;  // its id
+  const int process_;  // The id of the process that made the session.
   const StepOptions options_;
   LentMemory lent_;
   std::unique_ptr<Device> device_;

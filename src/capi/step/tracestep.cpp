@@ -1,5 +1,5 @@
-// The functions of the C interface: each looks at what it was given, hands over, and turns what is
-// thrown into a status and a message.
+// The functions of the C interface: each checks its arguments, calls the session, and turns
+// exceptions into a status and a message.
 #include "capi/tracestep.h"
 
 #include <cstddef>
@@ -67,7 +67,7 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-// As guarded(), alone in the session and on its device.
+// As guarded(), with the session's lock held and its device current.
 template <class Act>
 int in_session(StepSession* session, const Act& act) noexcept {
   return guarded([&] {

@@ -1,4 +1,4 @@
-// Works out one cell of the attention benchmark buffer by buffer, from its program.
+// Lists one cell of the attention benchmark buffer by buffer, from its program.
 #include "analysis/memory_map.h"
 #include "ir/op_def.h"
 #include "lab/attention/tables.h"

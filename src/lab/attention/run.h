@@ -15,9 +15,10 @@
 
 namespace tracestep {
 
-// The tensors of B·H·T² that are alive when backward starts. Backward always reads the attention
-// weights. `exp`: softmax runs in parts, and its gradient reads the exponentials too. `scores`:
-// they are kept although backward does not read them, as by a variable in the caller's code.
+// Which tensors of B·H·T² are alive when backward starts. Backward always reads the attention
+// weights. `exp`: softmax is computed in primitive ops, and its gradient reads the exponentials
+// too. `scores`: the scores are kept though backward does not read them, as by a variable in a
+// user's code.
 struct SavedScores {
   bool scores = false;
   bool exp = false;
@@ -25,45 +26,48 @@ struct SavedScores {
   std::int64_t count() const { return 1 + (scores ? 1 : 0) + (exp ? 1 : 0); }
 };
 std::string name_of(const SavedScores& saved);  // "scores+exp+weights"
-// The inverse, with the names in any order. Error{kUsage} naming `where` for unknown or repeated
-// names, or without "weights".
+// The inverse of name_of(), with the names in any order. Throws Error{kUsage} naming `where` for an
+// unknown or repeated name, or without "weights".
 SavedScores parse_saved(const About& where, const std::string& text);
 
 struct AttentionSpec {
-  RunSpec run = {.shape = {.batch = 8, .context = 256}};  // its model and mode are ignored
-  std::int64_t width = 16;                                // D, of each head
-  std::int64_t heads = 1;                                 // H; q, k and v are [B,T,D] with one
+  RunSpec run = {.shape = {.batch = 8, .context = 256}};  // The run's model and mode are ignored.
+  std::int64_t width = 16;                                // D, the width of each head.
+  std::int64_t heads = 1;  // H, the number of heads; with one head q, k and v are [B,T,D].
   bool causal = true;
-  SavedScores saved = {};  // of the naive form; flash saves none
-  int copy = 1;            // of the same cell, measured as another one
-  // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
+  SavedScores saved = {};  // For the naive form only; flash attention saves none of them.
+  int copy = 1;  // Numbers cells that are otherwise equal, so that one is measured several times.
+  // The noise criterion is not used. max_seconds limits the timed steps; 0: no limit.
   Protocol protocol = {.steps = 100, .recorded_steps = 3, .max_seconds = 0};
 };
 
 // name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.
 std::string saved_name(const AttentionSpec& spec);
-// Width, mask and form, as tables and notes call a cell.
+// Names a cell in tables and notes by width, mask and form.
 std::string label_of(const AttentionSpec& spec);
 
 struct AttentionResult : PartsResult {
   AttentionSpec spec;
-  std::int64_t saved_bytes = 0;  // before backward, tensors of B·H·T², by the program
+  // The bytes of B·H·T² tensors that are alive before backward, by the program.
+  std::int64_t saved_bytes = 0;
 };
 
 // The program: q, k, v as parameters, the gradient of y as the input "upstream".
 PartsProgram attention_program(const AttentionSpec& spec, const Device& device);
 
-// Out of memory is a result, as in measure_cell().
+// Measures one cell. Running out of memory is a result, not an exception, as in measure_cell().
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
 
-// For a driver that measures cells in rounds (lab/measure/rounds.h); a key has everything that
+// These let a driver measure cells in rounds (lab/measure/rounds.h). A key has everything that
 // identifies a cell, under the names of its flags.
 AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,
                       const StopSignal* stop);
-double visit_weight(const AttentionSpec& spec);  // elements of T²
+// The relative time of a visit: the elements of the T² scores.
+double visit_weight(const AttentionSpec& spec);
 Json key_of(const AttentionSpec& spec);
-std::vector<double> beside_samples(const AttentionResult& result);  // of whole steps, if it is ok
+// The times of whole steps; empty if the cell failed.
+std::vector<double> beside_samples(const AttentionResult& result);
 
 // The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.
 double square_bytes(const AttentionSpec& spec);

@@ -11,28 +11,30 @@
 
 namespace tracestep {
 
-// a·t² + b·t + c through the points by least squares.
+// The least-squares fit a·t² + b·t + c through the points.
 struct QuadraticFit {
   double a = 0, b = 0, c = 0;
-  double largest_error = 0;  // |fit − value| / value, over the points
+  double largest_error = 0;  // The largest |fit − value| / value of all points.
 };
 // CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
-// Rows: cells. With the verdicts of the checker, where the device computes.
+// A row for each cell, with the validity checker's verdict if the device computes numbers.
 Table attention_table(std::span<const AttentionResult> results, const Json& environment);
 
-// Leaves no times in rows of a device that computes nothing; the rows of `table` are of `results`.
+// Empties the times in rows of a device that computes no numbers. The rows of `table` belong to
+// `results`, in order.
 void empty_times_of(std::span<const AttentionResult> results, Table& table);
 
-// Shows the column of heads only if a cell has several.
+// Hides the column of heads if every cell has one head.
 void show_heads(Table& table);
 
 // Puts the verdicts of the validity checker on all parts of each cell into the column `verdict` of
 // a table whose rows are these results, and its lines below it.
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment);
 
-// Rows: width, mask, saved tensors and precision, with three contexts or more that ran.
+// A row for each width, mask, form and precision with at least three contexts that ran: how memory
+// grows with the context.
 Table attention_scaling_table(std::span<const AttentionResult> results);
 
 // Rows: the buffers that are alive before backward or at the peak of one cell, then their sum and

@@ -176,8 +176,8 @@ CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
 
 namespace {
 
-// By the samples of each row alone: a call has none of the labels by which steps are held against
-// each other.
+// Judges the samples of each row separately: calls have none of the labels by which steps are
+// compared with each other.
 void add_verdicts_of_calls(const std::vector<CollectiveTimes>& times, Table& table) {
   const std::vector<ResultRow> rows = rows_of(table, Json::object());
   for (std::size_t i = 0; i < rows.size(); ++i) {

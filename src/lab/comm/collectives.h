@@ -1,4 +1,4 @@
-// Times collectives alone: every one of them, by size and number of ranks.
+// Times collectives by themselves, by kind, size and number of ranks.
 #pragma once
 
 #include <string>
@@ -17,11 +17,12 @@ inline const std::vector<std::string> kTimedCollectives = {"all_reduce", "reduce
 struct CollectiveSpec {
   std::string op = "all_reduce";
   int ranks = 2;
-  std::int64_t bytes = 1 << 20;  // of the whole tensor, of float32
+  std::int64_t bytes = 1 << 20;  // The size of the whole float32 tensor.
   int warmup = 5, calls = 20;
 };
 
-// "all_reduce of 1.00 MiB, 2 ranks", and what a driver's visit takes, relative to other cells.
+// A cell's label ("all_reduce of 1.00 MiB, 2 ranks"), and the time that a driver's visit of it
+// takes relative to other cells.
 std::string label_of(const CollectiveSpec& spec);
 inline double visit_weight(const CollectiveSpec&) {
   return 1;
@@ -30,22 +31,26 @@ inline double visit_weight(const CollectiveSpec&) {
 struct CollectiveTimes {
   CollectiveSpec spec;
   Status status = Status::kOk;
-  std::string detail = {};          // why it is out of memory
-  bool are_processes = false;       // the ranks; else they are threads of this one
-  std::int64_t received_bytes = 0;  // by the first rank in a call, as it counted them
-  // Threads: from the last rank's call to the last one's result. Processes: from one result to the
-  // next on the first rank, by its device's clock, with calls back to back.
+  std::string detail = {};  // Why memory ran out.
+  // True: the ranks are processes; false: they are threads of this process.
+  bool are_processes = false;
+  // The bytes that the first rank received in a call, as it counted them.
+  std::int64_t received_bytes = 0;
+  // With threads: the time from the last rank's call to the last rank's result. With processes: the
+  // time between two results on the first rank, by its device's clock, while calls follow each
+  // other without a pause.
   std::vector<double> samples_ms = {};
 };
 
-// Makes tensors on the device of each rank of this process, which all-reduce uses in place. Out of
-// memory is a result, not an exception. Error{kUsage} when `bytes` is no whole number of float32
-// elements. `place`: of the run that the devices were made for.
+// Times a collective on tensors that it makes on the device of each rank of this process;
+// all_reduce works in place. Running out of memory is a result, not an exception. Throws
+// Error{kUsage} if `bytes` is no whole number of float32 elements. `place`: that of the run for
+// which the devices were made.
 CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
                                 const CollectiveSpec& spec);
 
-// Rows: `times`. Algorithm bandwidth is the tensor's bytes per second, bus bandwidth what a rank
-// gets from the others per second; in gigabytes (10⁹).
+// A row for each of `times`. Algorithm bandwidth is the tensor's bytes per second; bus bandwidth is
+// what a rank receives from the others per second. Both are in GB/s (10⁹ bytes).
 Table collective_table(const std::vector<CollectiveTimes>& times);
 
 }  // namespace tracestep

@@ -208,7 +208,7 @@ class Report {
  private:
   void add_table(const TablePair& pair) {
     if (pair.is_of_parts()) {
-      // Without a name of its own such a table is of the one cell of its file.
+      // A table without "@" in its name belongs to the only cell of its file.
       const bool is_of_known_cell = pair.a.name.find('@') != std::string::npos;
       if (is_of_known_cell || (matched_ > 0 && unmatched_ == 0)) exact_.add(pair);
       return;

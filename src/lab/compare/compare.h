@@ -1,5 +1,5 @@
-// Compares two results: rows matched by what they measured, how the times differ, whether that is
-// more than chance, and which exact figures changed.
+// Compares two results: matches rows by what they measured, says how the times differ and whether
+// by more than chance, and which exact figures changed.
 #pragma once
 
 #include <optional>
@@ -13,27 +13,28 @@
 namespace tracestep {
 
 struct CompareOptions {
-  double margin = 0.02;                   // medians within 2 % of each other are the same
-  std::vector<std::string> ignored = {};  // key columns that may differ between matched rows
-  // How much processes of one build differ, in percent of the median (standard deviation); for rows
-  // of too few processes. Without it, what the other rows of the files show.
+  double margin = 0.02;  // Medians within this share of each other count as the same.
+  std::vector<std::string> ignored = {};  // Key columns in which matched rows may differ.
+  // The standard deviation between processes of one build, in percent of the median, for rows with
+  // too few processes to show it. nullopt: it is taken from the other rows of the files.
   std::optional<double> noise_percent = {};
-  // How many times both sides were run, the i-th run of B beside the i-th of A in an order drawn by
-  // lot (is_b_first()); 0: not in pairs. Each run has as many of a row's processes.
+  // How many pairs of runs there are: the i-th run of B ran beside the i-th of A, in an order drawn
+  // by lot (is_b_first()). 0: the runs are not paired. Each run has the same number of processes
+  // for a row.
   int pairs = 0;
-  // The gate: a row slower or larger by more than this percentage is a regression, and one that
-  // cannot be judged is undecided.
+  // The limit of --fail-on-regression: a row that is slower or larger by more than this percentage
+  // is a regression, and a row that cannot be judged is undecided.
   std::optional<double> fail_percent = {};
 };
 
 struct ComparisonReport {
-  Table environment;  // differences, without dates and arguments
-  Table rows;         // of rows with samples
-  Table exact;        // bytes, launches, FLOPs and errors that changed
+  Table environment;  // The facts of the environments that differ, without dates and arguments.
+  Table rows;         // A row for each matched pair of rows with samples.
+  Table exact;        // The bytes, launches, FLOPs and errors that changed.
   // A line per row, with the cell and the reason; only with fail_percent. The gate is passed when
   // both lists are empty.
   std::vector<std::string> regressions;
-  std::vector<std::string> undecided;  // neither passed nor failed
+  std::vector<std::string> undecided;  // Rows that neither passed nor failed.
 };
 
 // Error{kUsage} when the files have no table in common, an ignored column is not a key, or two rows

@@ -7,8 +7,9 @@
 
 namespace tracestep {
 
-// The load, other work, CPU clocks and governor of two rows where they differ by more than they do
-// between two runs on a machine that does nothing else; empty: they do not, or are not recorded.
+// Names what differed while two rows were measured (load, other work, CPU clocks, governor), if it
+// differs by more than between two runs on an otherwise idle machine. Empty if nothing does, or if
+// it was not recorded.
 std::string different_conditions(const ResultRow& a, const ResultRow& b);
 
 // Lists the facts on machine and build that differ between the environments of two results.

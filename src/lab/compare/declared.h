@@ -1,5 +1,5 @@
-// The tables that can be compared, as the program writes them now. A result that does not say what
-// its columns are, because it is comma-separated values or older than roles, is read by them.
+// Lists the tables that can be compared, as the program writes them today. Results that do not
+// describe their columns (CSV files, and files older than column roles) are read by this list.
 #pragma once
 
 #include <vector>

@@ -15,10 +15,12 @@ namespace tracestep {
 // A figure that is not the same in both results.
 struct ExactChange {
   std::string table, row, figure;
-  std::optional<double> a, b;  // nullopt for a part that only the other has
-  bool is_part = false;        // the figure of a part of a cell; else of a whole cell
-  bool is_time = false;        // milliseconds of a few steps of one process, not judged
-  std::string whole = {};      // of a part: the figure of the cell that it is a part of
+  // The figure in A and in B; nullopt: that result does not have the part.
+  std::optional<double> a, b;
+  bool is_part = false;  // True: the figure belongs to a part of a cell; false: to a whole cell.
+  // True: it is a time in ms from a few steps of one process, which is shown but not judged.
+  bool is_time = false;
+  std::string whole = {};  // For a part: the name of the cell's figure of which it is a part.
 
   double growth() const { return b.value_or(0) - a.value_or(0); }
 };
@@ -30,7 +32,7 @@ class ExactComparison {
   // The changed figures, those of cells first, then the parts that changed most; a note says how
   // many figures are equal.
   Table table() const;
-  // A growth of more than `fail_percent` in a figure of a cell is a regression; its message names
+  // Reports a regression for each figure of a cell that grew by more than `fail_percent`, naming
   // the parts that caused it.
   void judge(double fail_percent, Gate& gate) const;
   bool is_empty() const { return compared_ == 0; }
@@ -41,7 +43,7 @@ class ExactComparison {
   std::string parts_behind(const ExactChange& whole) const;
 
   std::vector<ExactChange> changes_;
-  std::vector<std::string> missing_;  // "small 128 step: peak_bytes is only in A"
+  std::vector<std::string> missing_;  // Messages such as "small 128 step: peak_bytes is only in A".
   int compared_ = 0;
 };
 

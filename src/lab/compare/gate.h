@@ -20,11 +20,11 @@ class Gate {
   void regress(const std::string& label, const std::string& why);
   void undecide(const std::string& label, const std::string& why);
 
-  // Judges a pair of which at least one row is not "ok". A failure that was already in the first
-  // result is not a regression.
+  // Judges a pair of rows of which at least one failed. A failure that the first result also has is
+  // no regression.
   void judge_statuses(const std::string& label, const std::string& a, const std::string& b);
   void judge_change(const std::string& label, const Comparison& comparison);
-  // `is_empty`: nothing was compared.
+  // Ends the judgement. With `is_empty`, nothing was compared, which does not pass.
   void finish(bool is_empty);
 
  private:

@@ -1,5 +1,5 @@
-// Two commands run in pairs, several times each, so that what changes on a machine (heat, clocks,
-// other work) meets both sides alike.
+// Supports running two commands alternately in pairs, so that changes of the machine (heat, clocks,
+// other work) affect both sides alike.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace tracestep {
 // of the machine can favour one of them. The same seed gives the same tosses.
 bool is_b_first(int pair, std::uint64_t seed);
 
-// The results of one command from several processes as one document: rows at the same place joined
-// by merged_row(), in every table that has as many of them in each; everything else from the first.
-// Error{kFailed} naming `where` when they do not have the same schema, or first tables of the same
-// number of rows.
+// Joins results of one command from several processes into one document. In each table that has
+// equally many rows in all of them, rows at the same place are joined by merged_row(); everything
+// else comes from the first. Throws Error{kFailed} naming `where` if the schemas, or the numbers of
+// rows in the first tables, differ.
 Json merged_result(std::span<const Json> documents, const std::string& where);
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
-// Results as documents again, whoever measured them: a job of a cluster, or several processes.
+// Turns stored results back into documents, for joining results of cluster jobs or of several
+// processes.
 #pragma once
 
 #include <string>
@@ -8,11 +9,12 @@
 
 namespace tracestep {
 
-// The tables of a result as a command writes it in the format json. Rows of `bench` are judged
-// again, beside each other. Error{kInput} naming `where` for what is no result.
+// The document of a JSON result that a command wrote. Rows of `bench` are judged again, with each
+// other. Throws Error{kInput} naming `where` if it is no result.
 Document document_of(const Json& result, const std::string& where);
 
-// "cpu A and B": what makes rows of two environments incomparable; empty: nothing.
+// The difference that makes rows of two environments incomparable: "cpu A and B"; empty: there is
+// none.
 std::string other_machine(const Json& first, const Json& other);
 
 }  // namespace tracestep

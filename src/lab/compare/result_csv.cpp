@@ -1,4 +1,4 @@
-// Results as comma-separated values, read as the JSON documents that hold the same.
+// Reads results in CSV as the JSON documents that hold the same.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxColumnName = 100;
 
-// Where a cell stands in its file, for messages.
+// The position of a cell in its file, for messages.
 struct Place {
   const std::string& file;
   std::size_t line, column;

@@ -17,7 +17,9 @@ namespace {
 constexpr std::size_t kMaxPartRows = 100 * kMaxResultRows;
 
 std::vector<Column> with_roles(std::vector<Column> columns) {
-  std::erase_if(columns, [](const Column& c) { return c.role == ColumnRole::kShown; });
+  std::erase_if(columns, [](const Column& c) {
+    return c.role == ColumnRole::kShown || c.role == ColumnRole::kFollows;
+  });
   return columns;
 }
 

@@ -1,5 +1,5 @@
-// Which rows of two tables of one name are of the same thing, and how they are labelled: by the
-// roles of their columns and, where those are fields of runs, by the table of run fields.
+// Matches the rows of two tables of one name that are of the same thing, and labels them. It uses
+// the roles of the columns and, for columns that are fields of runs, the table of run fields.
 #pragma once
 
 #include <map>
@@ -14,10 +14,10 @@ namespace tracestep {
 
 class TablePair {
  public:
-  // `ignored`: keys that may differ in rows that are matched. Fields that only change the speed,
-  // which is what is compared, may differ as well, unless they vary within a table. With
-  // `is_of_two_things`, where no row has its like, so may the keys that all rows of one table
-  // differ in from those of the other: they are what is compared.
+  // `ignored`: key columns in which matched rows may differ. Fields that only change the speed may
+  // differ as well, because speed is what is compared, unless they vary within one table. With
+  // `is_of_two_things`, if no row has a match, key columns that have one value in A and another in
+  // B may differ too: they are then what is compared.
   TablePair(const ResultTable& a, const ResultTable& b, const std::vector<std::string>& ignored,
             bool is_of_two_things = false);
 
@@ -25,15 +25,17 @@ class TablePair {
   bool is_of_parts() const { return a.is_of_parts(); }
   // The columns that either table has with this role.
   std::vector<Column> columns(ColumnRole role) const;
-  // Key columns, then what else decides the program or the speed of a run, in a column or in
-  // "cell".
+  // The key columns, then the other fields that decide the program or the speed of a run, whether
+  // they have a column or are in "cell".
   const std::vector<std::string>& keys() const { return keys_; }
 
   // The row's keys without the ignored ones, as one text: equal for rows of the same thing.
   std::string identity(const ResultRow& row) const;
-  // The rows of either table by identity(). Error{kUsage} naming it when two have the same one.
+  // The rows of one of the tables by identity(). Throws Error{kUsage} naming the row if two have
+  // the same.
   std::map<std::string, const ResultRow*> by_identity(const ResultTable& table) const;
-  // "precision fp32 → bf16": what all rows of A differ in from all of B; empty: nothing.
+  // The key in which all rows of A differ from all rows of B, with its values: "precision fp32 →
+  // bf16"; empty: there is none.
   std::string difference() const;
   // The label of a pair of rows; where a key differs, both values are given.
   std::string label(const ResultRow& row_a, const ResultRow& row_b) const;
@@ -43,12 +45,14 @@ class TablePair {
 
   bool has_match() const;
 
-  std::vector<std::string> keys_, matched_;  // matched_: keys that are not ignored
-  std::vector<std::string> apart_;           // keys with one value in A and another in B
+  // keys_: see keys(); matched_: those of them that are not ignored.
+  std::vector<std::string> keys_, matched_;
+  // Key columns with one value in all of A and another in all of B.
+  std::vector<std::string> apart_;
   std::set<std::string, std::less<>> varying_;
 };
 
-// A string as it is, any other value as JSON.
+// A string without quotes; any other value as JSON.
 std::string words(const Json& value);
 
 // Error{kUsage} naming an ignored column that is a key of none of these pairs.

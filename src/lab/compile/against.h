@@ -1,4 +1,4 @@
-// The columns of times, and of times beside those that they are compared with.
+// Columns for a row's times, and for their ratio to the times of the row that it is compared with.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// Times beside others; none where there are none.
+// The times of a row and of the row that it is compared with; nullptr where there is none.
 struct Against {
   Comparison comparison;
 
@@ -21,7 +21,7 @@ struct Against {
 // `prefix`: of the columns' names; `what`: what the rows are compared with.
 Fields<Against> against_fields(const std::string& prefix, const std::string& title,
                                const std::string& what);
-// The time of one list of samples.
+// Columns with the statistics of one list of samples.
 Fields<TimedSamples> time_fields(const std::string& prefix, const std::string& title);
 
 inline constexpr const char* kIsNote =

@@ -1,6 +1,5 @@
-// The ladder: from a step as plain framework code runs it, rung by rung to the compiled one. Each
-// rung changes the specification of the run in one respect, so every rung is a run that `bench` can
-// repeat.
+// The ladder from a step as plain framework code runs it to the compiled step. Each rung changes
+// one thing in the run's specification, so every rung is a run that `bench` can repeat.
 #pragma once
 
 #include <map>
@@ -17,43 +16,44 @@ namespace tracestep {
 
 struct Rung {
   std::string_view name;  // "softmax"
-  std::string_view what;  // the change of the step from here on
+  std::string_view what;  // What changes in the step from this rung on, in words.
   void (*climb)(RunSpec& run);
 };
 
-// Rungs in the usual order; any other order is a ladder as well.
+// All rungs in the usual order; they may be climbed in any other order too.
 std::span<const Rung> all_rungs();
 // Error{kUsage} naming `where` and the nearest rung when there is no such rung.
 const Rung& rung_named(const About& where, const std::string& name);
 
-// True if the ground or a rung sets this field of a run.
+// True if naive_run() or a rung sets this field of a run.
 bool is_set_by_rungs(const RunField& field);
 // Identifies the whole ladder by the fields that no rung sets.
 Json key_of_ladder(const RunSpec& run);
 
-// The ground below the first rung: composites in parts, naive attention, float32, the eager
-// executor, no pass that compiles.
+// The run below the first rung: composites in primitive ops, naive attention, float32, the eager
+// executor, and no compile pass.
 RunSpec naive_run(RunSpec run);
 
-// The effect of a rung, compared with the one below it.
+// What a rung changed compared with the one below it.
 enum class RungEffect : std::uint8_t {
   kProgram,    // other ops
-  kExecution,  // the same ops, executed in another way
-  kNothing,    // its change does not apply here
+  kExecution,  // The same ops are executed in another way.
+  kNothing,    // Nothing changed: the rung does not apply to this run.
 };
 std::string_view name_of(RungEffect effect);
 
 struct LadderStep {
-  const Rung* rung = nullptr;  // nullptr: the ground
+  const Rung* rung = nullptr;  // The rung; nullptr: the run below all rungs.
   CompileCell cell;
-  std::optional<StepError> error = {};    // against float64
-  std::optional<RungEffect> effect = {};  // nullopt: the ground, or one of the two did not run
+  std::optional<StepError> error = {};  // The error against float64.
+  // The effect; nullopt for the run below all rungs, or if this run or the one below failed.
+  std::optional<RungEffect> effect = {};
 };
 
-// The ground and the run of every rung.
+// The run below all rungs, then the run of each rung.
 std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs);
-// The ladder of such runs as far as they were measured: `results` has some of them, in any order.
-// `errors`: by the runs' keys.
+// Arranges measured runs as a ladder. `results` may have only some of them, in any order; `errors`
+// are by the keys of runs.
 std::vector<LadderStep> ladder_of(std::span<const Rung* const> rungs, std::span<const RunSpec> runs,
                                   std::span<const CellResult> results,
                                   const std::map<std::string, std::optional<StepError>>& errors);

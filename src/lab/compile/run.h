@@ -1,5 +1,5 @@
-// Eager against compiled: one step run in several ways, each with its time, its launches, its bytes
-// and the time until its first step is done.
+// Runs one step eagerly and compiled, in several ways, each with its time, launches, bytes and the
+// time until its first step is done.
 #pragma once
 
 #include <optional>
@@ -13,14 +13,16 @@ namespace tracestep {
 
 struct CompileSpec {
   Protocol protocol = {.warmup = 3, .recorded_steps = 0};
-  bool starts = true;  // also measure_starts()
+  bool starts = true;  // True: also measure_starts().
 };
 
-// From the specification of a run to the end of its first step: program, passes, plan, kernels,
-// that step. Filling in weights is left out, and so is starting the device.
+// The time from the specification of a run to the end of its first step: building the program,
+// passes, planning, compiling kernels, and the step itself. Initialising weights and starting the
+// device are not included.
 struct StartTimes {
-  double first_ms = 0;   // without any kernels kept from earlier runs
-  double second_ms = 0;  // with those that the first start has kept
+  double first_ms = 0;  // The time of a start that finds no compiled kernels of earlier runs.
+  // The time of a start that finds the kernels which the first start has compiled.
+  double second_ms = 0;
 };
 
 struct CompileCell {
@@ -28,11 +30,11 @@ struct CompileCell {
   std::optional<StartTimes> start = {};
 };
 
-// Two starts, each on a new device, with a folder for compiled kernels that is removed afterwards.
-// Throws OutOfMemory.
+// Measures two starts, each on a new device. Compiled kernels are kept in a folder that is removed
+// afterwards. Throws OutOfMemory.
 StartTimes measure_starts(const DeviceFactory& make_device, const RunSpec& run);
 
-// Measures the starts of a cell that ran; it stays without them where they run out of memory.
+// Measures the starts of a cell that ran. If they run out of memory, the cell stays without them.
 void add_start(const DeviceFactory& make_device, CompileCell& cell);
 
 // Bytes that the kernels of a step move, modelled: each reads every distinct element of its

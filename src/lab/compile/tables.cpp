@@ -104,7 +104,7 @@ struct WayRow {
   std::optional<Against> first, eager;
 };
 
-// The first cell of this step that ran, in whatever way.
+// The first cell of this step that ran, whatever its way of execution.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&

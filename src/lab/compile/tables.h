@@ -12,26 +12,26 @@
 
 namespace tracestep {
 
-// Rows: cells; columns: time, launches, bytes, starts, and the speed against the first row of the
-// same model, shape, mode and precision.
+// A row for each cell: time, launches, bytes, starts, and the speed relative to the first row with
+// the same model, shape, mode and precision.
 Table way_table(std::span<const CompileCell> cells);
 
-// Rows: attention by itself in each way; columns: forward, backward and both, against the first row
-// of the same width, context, mask and precision.
+// A row for each way in which attention alone was run: forward, backward and both, relative to the
+// first row with the same width, context, mask and precision.
 Table way_attention_table(std::span<const AttentionResult> results);
 
-// Rows: parts of the last layer, the layer and the step, for each run; columns: how many saved
-// tensors the part's backward reads (for the layer and the step: how many its forward made), how
-// many of them are as large as the residual stream, and their bytes. By the programs alone.
+// For each run, a row for each part of the last layer, for the layer and for the step: how many
+// saved tensors the part's backward reads (for the layer and the step: how many its forward makes),
+// how many of them are as large as the residual stream, and their bytes. Nothing is measured.
 Table way_saved_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 
-// Rows: each composite on operands of the run's sizes; columns: launches, bytes moved and kept, and
-// FLOPs, forward and backward, in the form that the run's granularity and executor give it. By the
-// programs alone. Modes have to be those with backward.
+// A row for each composite op on operands of the run's sizes: launches, bytes moved and kept, and
+// FLOPs, in forward and backward, in the form that the run's granularity and executor give it.
+// Nothing is measured; the runs' modes must have a backward pass.
 Table composite_table(const DeviceFactory& make_device, std::span<const RunSpec> runs);
 
-// Parts of the report that come from the programs of runs alone, without a measurement. A further
-// part is a function and its row in the list of these.
+// A part of the report that is computed from programs without measuring. To add one, write a
+// function and add its row to the list.
 struct ProgramPart {
   const char* name;
   Table (*table)(const DeviceFactory& make_device, std::span<const RunSpec> runs);
@@ -41,8 +41,8 @@ inline constexpr ProgramPart kProgramParts[] = {
     {"composites", composite_table},
 };
 
-// Rows: the ground and each rung; columns: time with its interval, against the rung below and
-// against the ground, launches, bytes, errors.
+// A row for the run below all rungs and one for each rung: time with its interval, relative to the
+// rung below and to the first row, launches, bytes, errors.
 Table ladder_table(std::span<const LadderStep> steps);
 
 }  // namespace tracestep

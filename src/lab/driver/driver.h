@@ -1,7 +1,7 @@
-// The driver of experiments: cells are visited in rounds (lab/measure/rounds.h), and their visits
-// joined. What a visit has measured is a row, by stage, cell and round. This one measures each row
-// here and keeps none; a driver of the command line finds rows in a file, or has new processes
-// measure them (cli/cells.h).
+// The driver of experiments: visits cells in rounds (lab/measure/rounds.h) and joins the results of
+// each cell's visits. The result of one visit is a row, identified by stage, cell and round. This
+// class measures every row in this process and stores none; the command line's subclass finds rows
+// in a file, or has new processes measure them (cli/cells.h).
 #pragma once
 
 #include <concepts>
@@ -29,7 +29,7 @@ inline double visit_weight(const MemoryRunSpec&) {
   return 1;
 }
 
-// All fields of a run that are not as usual, those that no result shows included.
+// All fields of a run that differ from their defaults, also those that no result shows.
 Json full_key(const RunSpec& run);
 inline Json full_key(const CellSpec& spec) {
   Json out = full_key(spec.step);
@@ -48,30 +48,32 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  // The results of cells in their order, each joined of its visits; nullopt: no time was left for
-  // it, a signal came first, or another process measures it. `stage`: the name of their rows.
-  // `measure_one(spec, observer)`: an interrupted result ends the measurement. `is_apart`: each
-  // visit is measured by a process of its own.
+  // Measures the cells and returns a result for each, in order, joined from its visits; nullopt:
+  // there was no time for it, a signal came first, or another process measures it. `stage`: the
+  // name of these cells' rows. `measure_one(spec, observer)`: measures a visit; if it is
+  // interrupted, measuring ends. `is_apart`: a new process measures each visit.
   template <class Result, class Spec, class MeasureOne>
   std::vector<std::optional<Result>> visit_cells(const std::string& stage,
                                                  const std::vector<Spec>& specs,
                                                  const RoundLimits& limits,
                                                  const MeasureOne& measure_one,
                                                  bool is_apart = false);
-  // Returns what belongs to a cell besides and is measured once with it: known, else make().
+  // A value that is measured once and stored beside the cells: read if it is known, else made by
+  // make().
   template <class Value, class Make>
   Value besides(const std::string& stage, const Json& cell, const Make& make);
 
-  // The signal that ends the measurement; nullptr: none does.
+  // The signal that ends measuring; nullptr: there is none.
   virtual const StopSignal* stop_signal() const { return nullptr; }
   bool is_stopped() const { return stop_signal() != nullptr && stop_signal()->requested(); }
-  // "step:3/1": the cells that this process measures alone, for another one; empty: all.
+  // The only cells that this process measures, on behalf of another process: "step:3/1"; empty: all
+  // cells.
   virtual std::string asked() const { return {}; }
-  // True if this process measures for another one, which writes tables and files.
+  // True if this process measures for another one, which then writes the tables and files.
   bool is_child() const { return !asked().empty(); }
-  // Adds what a row does not keep, where it is not there.
+  // Computes the members of a result that stored rows do not keep, if they are missing.
   virtual void complete(CellResult&) const {}
-  // Called before each visit that measures, with its cell and its round from 1.
+  // Called in front of each visit that measures, with the cell's label and the round, from 1.
   std::function<void(const std::string& label, int round)> on_visit = {};
 
  protected:
@@ -80,17 +82,17 @@ class Driver {
   virtual bool keeps_rows() const { return false; }
   virtual void keep(const Json& /*key*/, Json /*row*/) {}
   virtual Json key_of_row(const std::string& stage, Json key, std::optional<int> round = {}) const;
-  // The cells of this stage that this process measures.
+  // The indices of the cells of this stage that this process measures.
   virtual std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const;
-  // The order in which cells are visited that are visited once.
+  // The order of visits for cells that are visited once.
   virtual std::vector<std::size_t> order_of(std::size_t count) const;
   virtual bool must_stop() const { return is_stopped(); }
-  // True if visits can be measured in processes, by measure_in_process(): has a new one measure the
-  // cell, so that its row is there; false: a signal came.
+  // True if visits can be measured in new processes. measure_in_process() has a new process measure
+  // the cell and store its row; it returns false if a signal came.
   virtual bool has_child_processes() const { return false; }
   virtual bool measure_in_process(const std::string&, std::size_t, const Json&) { return false; }
-  // Visits follow, each of so many rounds of all cells: their rows, and the weights of those that
-  // are not known. Where the time is limited nobody knows how many there will be.
+  // Announces visits: the rows of all rounds, and the weights of those that are not known yet. If
+  // time is limited, the number of rounds is not known in advance.
   virtual void begin_visits(std::span<const Json>, std::span<const double>) {}
   virtual void begin_visit(double, const std::string&, int, int) {}
   virtual void end_visit() {}
@@ -109,10 +111,11 @@ std::optional<Result> Driver::found(const Json& key, const Spec& spec) const {
     Result out = stored::value_of<Result>(*json);
     out.spec = spec;
     if constexpr (std::same_as<Result, CellResult>) {
-      if (spec.step.parallel.is_on()) complete(out);  // joined visits look for collectives
+      // Joining visits reads the collectives of a result.
+      if (spec.step.parallel.is_on()) complete(out);
     }
     return out;
-  } catch (const Error&) {  // of a build that had other members
+  } catch (const Error&) {  // The row was stored by a build whose results have other members.
     return std::nullopt;
   }
 }
@@ -123,7 +126,8 @@ std::vector<std::optional<Result>> Driver::visit_cells(const std::string& stage,
                                                        const RoundLimits& limits,
                                                        const MeasureOne& measure_one,
                                                        bool is_apart) {
-  const std::vector<std::size_t> numbers = chosen(stage, specs.size());  // of specs among all
+  // The indices of the chosen specs in the whole list.
+  const std::vector<std::size_t> numbers = chosen(stage, specs.size());
   const int rounds = limits.most;
   const auto key = [&](std::size_t i, int round) {
     return key_of_row(stage, full_key(specs[numbers[i]]),
@@ -140,7 +144,7 @@ std::vector<std::optional<Result>> Driver::visit_cells(const std::string& stage,
   }
   if (limits.seconds <= 0) begin_visits(keys, missing);
   std::vector<std::optional<Result>> out(specs.size());
-  // Joins the result of a visit; false: the cell is not visited again.
+  // Measures a visit and joins its result; returns false if the cell is not to be visited again.
   const auto visit_one = [&](std::size_t i, int round) {
     const Json here = key(i, round);
     const Spec& spec = specs[numbers[i]];

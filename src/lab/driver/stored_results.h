@@ -1,6 +1,7 @@
-// The members of results that a file of finished cells keeps (lab/measure/stored.h). Each list
-// takes the struct apart, so that a new member does not compile until it stands here. Left out is
-// what the request says (specifications) and what follows from it (programs).
+// Lists the members of results that the file of finished cells keeps (lab/measure/stored.h). Each
+// list unpacks its struct, so code with a new member does not compile until the member is listed
+// here. Specifications are left out because the request has them, and programs because they follow
+// from it.
 #pragma once
 
 #include "lab/attention/run.h"
@@ -49,7 +50,7 @@ inline auto stored_members(RecordedStep& s) {
   return std::tie(s.span_ns, s.wall_ns, s.spans, s.interrupted_ms);
 }
 
-// Without the events of the allocator, which no table of several cells reads.
+// The allocator's events are left out: no table of several cells reads them.
 inline auto stored_members(CellResult& s) {
   auto& [spec, device, status, detail, lack, facts_before, facts_after, host, choices, parameters,
          samples, warmup, issue_samples, span_samples, visits, stopped_by, faults, profiled, wall,
@@ -142,7 +143,7 @@ inline auto stored_members(Moment& s) {
   auto& [node, event, measured, predicted, time] = s;
   return std::tie(node, event, measured, predicted, time);
 }
-// Without the state in which memory ran out, which has blocks of a device that is gone.
+// The state at running out of memory is left out: it refers to blocks of a device that is gone.
 inline auto stored_members(MemoryRun& s) {
   auto& [spec, device, status, detail, measured, computes, program, recompute_note, traits,
          buffer_plan, map, predicted_peak, plan, parameters, events, leaf_at, step_begin,

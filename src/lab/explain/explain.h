@@ -20,9 +20,10 @@ struct PublishedDevice;  // lab/predict/devices.h
 // Parameters of the topics on many ranks.
 struct RanksInput {
   int ranks = 8;
-  const PublishedDevice* device = nullptr;  // whose peak and link it takes; nullptr: an H200
-  double tflops = 0, link_gb_s = 0;         // measured ones instead; 0: the device's
-  double between_gb_s = 0;                  // of the link between hosts; 0: as inside
+  // The device whose peak and link are used; nullptr: an H200.
+  const PublishedDevice* device = nullptr;
+  double tflops = 0, link_gb_s = 0;  // Measured rates in place of the device's; 0: the device's.
+  double between_gb_s = 0;           // The bandwidth between hosts; 0: the same as within a host.
 };
 
 struct ExplainInput {
@@ -30,11 +31,11 @@ struct ExplainInput {
   BatchShape shape = {};
   // A row of `bench`: read from a result, or measured when a topic asks for it.
   std::function<ResultRow()> row = {};
-  bool is_measured_now = false;  // true if the row is measured; else it is read from a file
+  bool is_measured_now = false;  // True: the row is measured now; false: it was read from a file.
   RanksInput ranks = {};
 };
 
-// The values that fill a page, and the tables after it.
+// The values that fill a topic's page, and the tables that follow it.
 struct Explanation {
   Values values = {};
   std::vector<Table> more = {};
@@ -43,9 +44,9 @@ struct Explanation {
 struct Topic {
   std::string_view name;  // "warm-up"
   std::string_view page;
-  // Sets what its page does not compute; null: nothing.
+  // Sets the values that the page does not compute itself; nullptr: there are none.
   void (*work)(const ExplainInput& input, Explanation& out) = nullptr;
-  bool reads_row = false;    // not only sizes: the times of a row
+  bool reads_row = false;    // True: the topic reads the times of a row and not only sizes.
   bool reads_ranks = false;  // RanksInput
 };
 
@@ -56,7 +57,7 @@ const Topic& topic_named(std::string_view name);
 // Rows: topics; what is printed when none is asked for.
 Table topic_table();
 
-// The tables of the topic: formulas with numbers first, its traps as notes below them.
+// The tables of a topic: first the formulas with numbers, with the common mistakes as notes below.
 std::vector<Table> explain(const Topic& topic, const ExplainInput& input);
 
 }  // namespace tracestep

@@ -1,5 +1,6 @@
-// Scales a model's step to more ranks, from FLOPs and bytes alone: products at one rate, links at
-// another, nothing else takes time. Upper bounds, to see what decides; predict has kernels.
+// Scales a model's step to more ranks by FLOPs and bytes only: products run at one rate, links at
+// another, and nothing else takes time. The results are upper bounds that show what limits the
+// step; `predict` models single kernels.
 #pragma once
 
 #include <vector>
@@ -10,40 +11,48 @@
 namespace tracestep {
 
 struct RankRates {
-  int ranks = 8;                   // N: those that the batch is for
-  double flops_per_s = 0;          // R, of a rank's products
-  double link_bytes_per_s = 0;     // W, that a rank gets from the others of its host
-  double between_bytes_per_s = 0;  // from those of other hosts; 0: as much
+  int ranks = 8;           // N, the number of ranks for which the batch is given.
+  double flops_per_s = 0;  // R, the FLOP/s of a rank's products.
+  // W, the bytes per second that a rank receives from the others of its host.
+  double link_bytes_per_s = 0;
+  // The bytes per second that it receives from ranks of other hosts; 0: as much as within the host.
+  double between_bytes_per_s = 0;
 
-  // The rate between `span` neighbouring ranks: that of the link between hosts if they leave one.
+  // The bytes per second between `span` neighbouring ranks: those of the link between hosts if the
+  // ranks are on several.
   double over(int span) const;
 };
 inline constexpr int kRanksOfHost = 8;
 
 enum class RankForm {
-  kData,     // gradients are summed beside backward
-  kSharded,  // weights gathered beside forward and backward, gradients scattered beside backward
-  kTensor,   // activations are summed four times in each layer, and waited for
-  kMesh,     // sharded, each replica being tensor parallel over mesh_width() ranks
+  kData,  // Data parallel: gradients are summed while backward runs.
+  // ZeRO-3: weights are gathered during forward and backward, and gradients scattered during
+  // backward.
+  kSharded,
+  // Tensor parallel: activations are summed four times in each layer, while nothing else runs.
+  kTensor,
+  kMesh,  // ZeRO-3 over replicas, each of which is tensor parallel over mesh_width() ranks.
 };
 inline constexpr RankForm kRankForms[] = {RankForm::kData, RankForm::kSharded, RankForm::kTensor,
                                           RankForm::kMesh};
 std::string_view name_of(RankForm form);
 
-// Ranks of a replica of kMesh: as many as divide the heads, 8 at most.
+// The ranks of a replica with kMesh: the most that divide the heads, up to 8.
 int mesh_width(const ModelConfig& model);
 
 struct ScaledStep {
-  bool is_possible = false;             // else heads, or sequences, are fewer than the ranks
-  double tokens = 0;                    // of the step
-  double compute_s = 0, exposed_s = 0;  // products; links, while no product runs
+  // False if the model has fewer heads, or the batch fewer sequences, than the form has ranks.
+  bool is_possible = false;
+  double tokens = 0;  // The tokens of the step.
+  // The seconds of products, and those of links during which no product runs.
+  double compute_s = 0, exposed_s = 0;
 
   double efficiency() const { return compute_s / (compute_s + exposed_s); }
   double tokens_per_s() const { return tokens / (compute_s + exposed_s); }
 };
-// A training step on `ranks`, weights, gradients and activations being sent in 2 bytes. `is_weak`:
-// each rank has the tokens that one of rates.ranks has of `shape`; else the batch is `shape`'s, and
-// a replica needs a sequence.
+// A training step on `ranks`; weights, gradients and activations are sent in 2 bytes per element.
+// `is_weak`: each rank has as many tokens as one of rates.ranks has with `shape`. Otherwise the
+// batch stays that of `shape`, and each replica needs at least one sequence.
 ScaledStep scaled_step(RankForm form, const ModelConfig& model, const BatchShape& shape,
                        const RankRates& rates, int ranks, bool is_weak);
 
@@ -51,8 +60,8 @@ ScaledStep scaled_step(RankForm form, const ModelConfig& model, const BatchShape
 // the model does not allow the form.
 Table scaling_table(const ModelConfig& model, const BatchShape& shape, const RankRates& rates,
                     bool is_weak);
-// Rows: forms; columns: how many ranks hide what they send, how many still compute half of the
-// time, and what ends it.
+// A row for each form: up to how many ranks communication is hidden, up to how many computing takes
+// half of the time, and what limits it.
 Table bounds_table(const ModelConfig& model, const BatchShape& shape, const RankRates& rates);
 
 }  // namespace tracestep

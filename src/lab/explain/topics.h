@@ -5,10 +5,11 @@
 
 namespace tracestep {
 
-// Bytes that one layer saves for backward, by two programs; both need a backward pass.
+// The bytes that one layer saves for backward, from two programs that differ by a layer; both need
+// a backward pass.
 double saved_by_layer(const ExplainInput& input);
 
-// "tiny step fp32 on cpu": whose times a topic explains.
+// The run whose times a topic explains: "tiny step fp32 on cpu".
 std::string whose(const ResultRow& row, const ExplainInput& input);
 
 // A model's sizes by the letters of docs/glossary.md; P: parameters.
@@ -19,7 +20,7 @@ struct Letters {
   double scores() const { return b * h * t * t; }
 };
 
-// time.cpp
+// Topics in time.cpp.
 void explain_warmup(const ExplainInput& input, Explanation& out);
 void explain_synchronisation(const ExplainInput& input, Explanation& out);
 void explain_std(const ExplainInput& input, Explanation& out);
@@ -30,24 +31,24 @@ void explain_lora(const ExplainInput& input, Explanation& out);
 void explain_roofline(const ExplainInput& input, Explanation& out);
 void explain_gemm_share(const ExplainInput& input, Explanation& out);
 
-// fusion.cpp
+// Topics in fusion.cpp.
 void explain_fusion(const ExplainInput& input, Explanation& out);
 
-// memory.cpp
+// Topics in memory.cpp.
 void explain_peak_memory(const ExplainInput& input, Explanation& out);
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out);
 void explain_adamw(const ExplainInput& input, Explanation& out);
 void explain_oom(const ExplainInput& input, Explanation& out);
 void explain_flash_attention(const ExplainInput& input, Explanation& out);
 
-// checkpointing.cpp
+// Topics in checkpointing.cpp.
 void explain_checkpointing(const ExplainInput& input, Explanation& out);
 
-// parallel.cpp
+// Topics in parallel.cpp.
 void explain_data_parallel(const ExplainInput& input, Explanation& out);
 void explain_parallel_limits(const ExplainInput& input, Explanation& out);
 
-// numbers.cpp
+// Topics in numbers.cpp.
 void explain_softmax(const ExplainInput& input, Explanation& out);
 void explain_mixed_precision(const ExplainInput& input, Explanation& out);
 void explain_accumulation(const ExplainInput& input, Explanation& out);

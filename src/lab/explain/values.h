@@ -41,8 +41,8 @@ class Values {
   std::map<std::string, std::vector<Values>, std::less<>> lists_;
 };
 
-// The page's figures as a table, each line of a list once for each of its elements, with its notes
-// below. What names a value that is not set is left out.
+// Fills the page's figures into a table, with a line of a list repeated for each of its elements
+// and the page's notes below. A line that names a value which is not set is left out.
 Table fill(const pages::Page& page, const Values& values);
 
 }  // namespace tracestep

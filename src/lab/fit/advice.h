@@ -10,15 +10,17 @@ namespace tracestep {
 // True if the step ran out of memory, or was predicted to need more than its limit.
 bool runs_out(const MemoryCell& cell);
 
-// The failing request: phase, node, bytes requested, bytes live, bytes missing.
+// A row with the request that failed: phase, node, bytes requested, bytes alive, bytes missing.
 Table failure_table(const MemoryCell& cell);
-// The ten largest holders at that moment, layers added up, and the rest; the rows add up to what
-// was live.
+// The ten largest holders of memory at that moment, with layers added up, and the remainder; the
+// rows add up to all bytes that were alive.
 Table failure_holder_table(const MemoryCell& cell);
 
-// Rows: the remedies of `advice`, each with its price. Notes: the margin, and what fits without it.
+// A row for each remedy of `advice`, with its cost. Notes name the margin, and what would fit
+// without it.
 Table remedy_table(const FitQuestion& asked, const Advice& advice);
-// Rows: the least peaks that were found, of the task and of one sequence, and what holds them.
+// Rows with the smallest peaks that were found, for the step as asked and for one sequence, and
+// what holds the memory.
 Table least_table(const FitQuestion& asked, const Advice& advice);
 
 }  // namespace tracestep

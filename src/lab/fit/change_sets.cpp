@@ -173,8 +173,8 @@ Remedy ChangeSets::sketched_in(const Remedy& way, std::int64_t parts) const {
 }
 
 std::vector<ChangeSet> ChangeSets::divided(double most_ms) const {
-  // In parts, a step takes longer: it has as many operations, and reads weights again for each
-  // part. Changes may save as much as each does alone.
+  // With micro-batches, a step takes longer: it has as many operations, and reads the weights again
+  // for each. Changes may save at most what each saves alone.
   std::vector<double> savings;
   for (const std::vector<double>& ratios : time_ratios_) {
     if (!ratios.empty()) savings.push_back(std::min(1.0, std::ranges::min(ratios)));

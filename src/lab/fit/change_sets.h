@@ -1,4 +1,5 @@
-// The sets of changes that keep a step's task, which a search chooses from.
+// Enumerates the sets of changes to a step that leave its training task the same, for a search to
+// choose from.
 #pragma once
 
 #include <algorithm>
@@ -9,35 +10,37 @@
 
 namespace tracestep {
 
-// A set of changes, before its program and after. Its time is guessed as if changes knew nothing
-// of each other: what saves time saves its share, what costs time costs as much as alone.
+// A set of changes, with what is known before its program is built and after. Its time is guessed
+// by treating changes as independent: their savings multiply, and their costs add up.
 struct ChangeSet {
   Remedy remedy;
   double start_ms = 0;
-  std::vector<double> ratios = {};  // of the time with the change of each field alone; 1: none
-  double least_ms = 0;              // a lower bound; with figures: the time itself
+  // For each field, the step's time with only this field changed, relative to the time as asked; 1:
+  // unchanged.
+  std::vector<double> ratios = {};
+  double least_ms = 0;  // A lower bound on the time; once figures are known, the time itself.
   bool is_sketched = false;
 
   double guessed_ms() const;
-  // True if the set takes longer, however far its guessed time is off.
+  // True if the set takes longer than `ms`, even allowing for the error of the guess.
   bool is_slower_than(double ms) const;
-  // True if the set takes no less time than the other and is no simpler: it differs only in that it
-  // computes or moves more, cuts the loss, or has more micro-batches.
+  // True if the set is no faster than the other and only adds to it: more computing or moving, a
+  // loss in chunks, or more micro-batches.
   bool is_no_better_than(const ChangeSet& other) const;
 };
 
-// Makes all sets, described: each way to share the step and to divide its batch that no other one
-// beats in time and bytes, with every choice of each field.
+// Builds all sets with their descriptions: each way to share the step among ranks and to divide its
+// batch that no other way beats in both time and bytes, combined with every choice of each field.
 class ChangeSets {
  public:
   // `judge` must outlive it.
   explicit ChangeSets(Judge& judge);
 
-  // Sets that leave the batch whole; the step as asked is the one without changes.
+  // Sets that do not divide the batch. The step as asked is the set without changes.
   std::vector<ChangeSet> whole() const { return changed(whole_); }
-  // Sets in micro-batches, without those that take longer than `most_ms` in any case.
+  // Sets with micro-batches, without those that certainly take longer than `most_ms`.
   std::vector<ChangeSet> divided(double most_ms) const;
-  // Why there is no program of any of them; nullptr: there is one.
+  // The reason why no set has a program; nullptr if one has.
   const std::shared_ptr<const Error>& refusal() const { return refusal_; }
 
  private:
@@ -52,10 +55,11 @@ class ChangeSets {
   const FitQuestion& q_;
   Judge& judge_;
   std::shared_ptr<const Error> refusal_;
-  Remedies ways_;   // with the batch whole, to divide it
-  Remedies whole_;  // the ways with the fewest bytes or the least time, undivided
+  Remedies ways_;   // Ways to share the step, from which divided sets are made.
+  Remedies whole_;  // The ways with the fewest bytes or the least time, with the batch whole.
   std::vector<Choices> choices_;
-  std::vector<std::vector<double>> time_ratios_;  // of each choice alone
+  // The relative time of each choice alone, by field and choice.
+  std::vector<std::vector<double>> time_ratios_;
 };
 
 // Sorts by guessed time, then by the number of changes.

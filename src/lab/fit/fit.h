@@ -13,22 +13,22 @@
 
 namespace tracestep {
 
-// In the tables below, `times` predicts how long each step takes; nullptr: no times are shown.
+// The tables below show times if `times` predicts them; nullptr: they have none.
 
 // Tells how a peak compares with the limit, and with the limit less the margin.
 enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };
 FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question);
 
-// Row: the step as asked for, its peak, the limit, what is to spare or missing, and the command
+// A row with the step as asked: its peak, the limit, the bytes left or missing, and the command
 // that runs it.
 Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 
-// The flags that say which step it is, where it differs from the default of every command; on a CPU
-// with its threads, on which the peak depends; without the fields of `left_out`.
+// The flags that describe a step where it differs from every command's defaults. On a CPU they
+// include the threads, on which the peak depends. Fields in `left_out` are omitted.
 std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out = {});
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);
-// The batch, context and precision of a step, which the sentence above a table says.
+// Batch, context and precision of a step, for the sentence above a table.
 Fields<RunSpec> task_fields();
 
 }  // namespace tracestep

@@ -96,13 +96,13 @@ class Finder {
       const Choices& set = all[i];
       const std::int64_t before = out.back().size;
       if (before >= asked_size() && is_of_another_task(set)) continue;
-      // As peaks grow with the size, one that is worth a row fits if any larger one does.
+      // Peaks grow with the size, so the size that is worth a row fits if any larger one does.
       const auto worth =
           static_cast<std::int64_t>(std::ceil(kWorthARow * static_cast<double>(before)));
       const Largest next = largest(set, std::max<std::int64_t>(worth - 1, 0));
       if (next.size == 0 || next.size < worth) continue;
-      // Without a change that is not needed more may fit: an early update with states that are not
-      // in the device's memory.
+      // More may fit without a change that is not needed, such as an early update with states
+      // outside of the device's memory.
       out.push_back(largest(needed(set, next), next.size - 1));
       judge_.answer(out.back().remedy);
     }

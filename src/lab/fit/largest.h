@@ -18,18 +18,19 @@ std::string_view name_of(Growth growth);
 // nullopt: no growth has this name.
 std::optional<Growth> growth_named(std::string_view name);
 
-// Rows: the step as asked for, then sets of changes, the least severe first and each with a size at
-// least a tenth above those before it: the largest batch (a multiple of the replicas), or context
-// in steps of 64 tokens, that leaves the margin free, its peak, time and command. Where ranks may
-// share the step in several ways, each row has the one with the largest size. Changes are those
-// that a search for one that fits has (lab/fit/search.h), but for the division of the batch; one
-// that is another task, everything in bfloat16, only where no other holds the size of the step.
-// Empty cells: not even the smallest fits. Peaks are of whole programs. Notes name the rows whose
-// size ends where commands do (1 Mi), or the model's positions, and not where the memory does.
+// A table of the largest sizes. The first row is the step as asked; each further row has a set of
+// changes, in order of severity, with a size at least a tenth above the rows before it. A row gives
+// the largest batch (a multiple of the replicas), or context in steps of 64 tokens, that leaves the
+// margin free, with its peak, time and command. If ranks may share the step in several ways, the
+// row uses the way with the largest size. The changes are those of a search for a step that fits
+// (lab/fit/search.h) without micro-batches; everything in bfloat16, which is another task, is used
+// only if no other set fits the size as asked. Cells are empty if not even the smallest size fits.
+// Notes name rows whose size ends at a limit of the commands (1 Mi) or at the model's positions,
+// and not at the memory.
 Table largest_table(const FitQuestion& asked, Growth growth);
 
-// The step at the longest context, of the powers of two from 64 on, whose predicted peak is within
-// the limit; nothing where 64 is beyond it.
+// The step at the longest context among the powers of two from 64 on whose predicted peak is within
+// the limit; nullopt if 64 tokens exceed it.
 std::optional<RunSpec> at_largest_context(RunSpec step, const DeviceTraits& traits,
                                           std::int64_t limit_bytes);
 

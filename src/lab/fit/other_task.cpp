@@ -147,7 +147,7 @@ Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences) {
   const std::int64_t least = least_sequences(remedy.step), units = ceil_div(sequences, least);
   Remedy out = remedy;
   out.severity = ChangeSeverity::kOtherTask;
-  // Which replicas share equally.
+  // The batch must be shared equally by the replicas.
   out.step.shape.batch = units * least * out.step.parallel.replicas();
   out.micro_batches = std::gcd(out.micro_batches, units);
   judge.sketch(out);

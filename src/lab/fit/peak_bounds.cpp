@@ -103,14 +103,14 @@ double PeakBounds::computing_bytes(const Remedy& r) const {
   return out;
 }
 
-// As asked for, forward reads the narrow copies that updates at the end keep of weights; in other
-// steps it holds copies of its own making besides.
+// In the step as asked, forward reads the narrow copies of weights that updates at the end keep; in
+// other steps it makes copies of its own, which it also holds.
 void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
   if (!figures.forward_bytes || !has_states_as_asked(q_.step, r.step)) return;
   computing_[{key_of_computing(q_.step, r.step), r.micro_batches}] =
       static_cast<double>(*figures.computing_bytes);
   if (r.step.updates != q_.step.updates) return;
-  // One of two programs holds something at a time.
+  // If a step has two programs, only one of them holds these bytes at a time.
   const bool is_of_both = r.micro_batches == 1;
   forward_[{key_of_forward(q_.step, r.step), r.micro_batches}] = {
       static_cast<double>(*figures.forward_bytes),

@@ -1,4 +1,5 @@
-// Bounds the peak of a set of changes from below, without its program: so a search builds few.
+// Computes lower bounds on the peak of a set of changes without building its program, so that a
+// search builds few programs.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,15 @@ class PeakBounds {
   // Weights and states in the device's memory, which no recomputation and no form of a kernel
   // changes.
   std::int64_t kept_bytes(const Remedy& r);
-  // A lower bound on a sketched peak: what is kept, and what forward holds besides, as far as that
-  // is known of other sets.
+  // A lower bound on the peak: what is kept, and what forward holds besides, as far as other sets
+  // have shown it.
   std::int64_t least_bytes(const Remedy& r);
-  // Remembers what a set holds, by its figures from few layers.
+  // Learns what forward holds from the figures of a set, which were taken with few layers.
   void learn(const Remedy& r, const StepFigures& figures);
 
  private:
-  // At its fullest moment besides leaves, and of that for backward of each layer.
+  // The most bytes besides leaves at any moment of forward, and those of them that each layer keeps
+  // for backward.
   struct Forward {
     double bytes = 0, saved = 0;
   };
@@ -37,7 +39,8 @@ class PeakBounds {
 
   const FitQuestion& q_;
   FiguresOfSteps& figures_;
-  using Key = std::pair<std::string, std::int64_t>;  // of a step, and micro-batches
+  // A step's fields as text, and its number of micro-batches.
+  using Key = std::pair<std::string, std::int64_t>;
   std::map<Key, Forward> forward_;
   std::map<Key, double> computing_;
 };

@@ -13,30 +13,31 @@
 namespace tracestep {
 
 struct Training {
-  std::string device = {};   // as people call it: "H100 SXM"; empty: not known
-  int devices = 1;           // devices that share the step
-  std::int64_t tokens = 0;   // 0: what `days` allow
-  double days = 0;           // 0: as many as `tokens` need
-  double cost_per_hour = 0;  // of one device; 0: not known
+  std::string device = {};   // The device's name as people use it: "H100 SXM"; empty: not known.
+  int devices = 1;           // The number of devices that share the step.
+  std::int64_t tokens = 0;   // The tokens to train on; 0: as many as fit into `days`.
+  double days = 0;           // The days to train; 0: as many as `tokens` need.
+  double cost_per_hour = 0;  // The price of one device for an hour; 0: not known.
 };
 
-// Tokens a second of a step; 0: no time is predicted.
+// The tokens per second of a step; 0 if no time is predicted.
 double tokens_per_s(const FitQuestion& question, const Remedy& remedy);
 // How long the training takes; 0: no time is predicted, or no number of tokens is given.
 double days_of(const Training& training, double tokens_per_s);
 
-// Rows: the step as asked where it fits (`asked`), and each remedy; columns: devices, how they
-// share the step, bytes of each, tokens a second, MFU, days, device hours and cost, as far as they
-// are known.
+// A table with a row for each remedy, and one for the step as asked if it fits (`asked`). Columns,
+// as far as they are known: devices, how they share the step, bytes on each, tokens per second,
+// MFU, days, device hours and cost.
 Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  const Training& training);
 
-// The ways in which so many devices can share a step: every choice of --parallel for so many ranks,
-// of replicas that divide the batch, each of neighbouring ranks of one node (at most `of_node`)
-// that divide the model and the rows between its products, with each stage of shards. Choices that
-// the model or the batch does not allow are left out; so it may be empty.
+// The ways in which this many devices can share a step: every --parallel choice for that number of
+// ranks whose replicas divide the batch. The ranks of a replica are neighbours in one node (at most
+// `of_node`), and divide the model and the rows between its products; each choice comes with each
+// ZeRO stage. Choices that the model or the batch does not allow are left out, so the list may be
+// empty.
 std::vector<Parallel> parallel_choices(const RunSpec& step, int ranks, int of_node);
-// Tells which command has micro-batches, where a remedy has any.
+// If a remedy has micro-batches, adds a note that names the command which runs them.
 void note_micro_batches(const std::vector<Remedy>& remedies, Table& table);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// A plan as a page to send around: the answer, the bytes of its step with the device's end, where
-// its time goes, what each change costs, and the commands that run it.
+// Writes a plan as an HTML page to send to others: the answer, the bytes of its step beside the
+// device's limit, where its time goes, what each change costs, and the commands that run it.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace tracestep {
 
 inline constexpr const char* kFitSchema = "tracestep.fit/1";
 
-// `tables`: those of the command, the first answers that are asked for; `plans`: the steps that
-// they propose, the best first, of which the first is drawn. A page of its own file, which asks
-// nothing of a network.
+// The page as text. `tables`: the command's tables, in the order of its answers; `plans`: the
+// proposed steps, the best first, of which the first is drawn. The page is one file and loads
+// nothing from a network.
 std::string plan_page(const FitQuestion& question, const std::vector<Remedy>& plans,
                       std::vector<Table> tables, const Json& environment);
 

@@ -1,6 +1,7 @@
-// Figures of the programs that steps consist of, each program built once: steps that differ in
-// their optimizer alone share those of their micro-batches, all micro-batches one update, and
-// programs that compute different things again the passes before that.
+// Computes figures of the programs that make up a step, and builds each program once. Steps that
+// differ only in their optimizer share the programs of their micro-batches, all micro-batches share
+// one update program, and programs that differ only in what they recompute share the passes before
+// recomputation.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +17,23 @@
 
 namespace tracestep {
 
-// Where in the step a node runs: what runs there holds bytes that grow evenly with the layers. In
-// a pass over the layers, bytes only grow or only shrink, so that a first or a last one has most.
+// The layer in which a node runs, as far as bytes depend on it. Within a pass over the layers,
+// bytes only grow or only shrink, so the most are held at the first or at the last layer; figures
+// of few layers are extended by this.
 enum class LayerPlace : int { kNoLayer, kFirst, kBetween, kLast };
-using Where = std::tuple<Phase, int, std::string>;  // phase, place and component
+using Where = std::tuple<Phase, int, std::string>;  // Phase, LayerPlace and component.
 
 struct ProgramFigures {
-  double ms = 0;  // by the model alone, uncorrected by a history
+  double ms = 0;  // The time by the model alone, without the correction by earlier measurements.
   double flops = 0, moved_bytes = 0, kernels = 0;
   std::vector<Value> leaves = {};
-  // These are the leaves where the optimizer lies in the host's memory; nothing else differs in a
-  // program that does not update. Only micro-batches have them.
+  // The leaves if the optimizer's states lie in the host's memory; a program that does not update
+  // differs in nothing else. Only micro-batches have them.
   std::vector<Value> offloaded = {};
-  std::map<Where, std::int64_t> live = {};  // the most bytes besides leaves
+  std::map<Where, std::int64_t> live = {};  // The most bytes besides leaves, by place.
 };
 
-// A program of a step.
+// The figures of one program of a step.
 struct PartFigures {
   const ProgramFigures& program;
   const std::vector<Value>& leaves;
@@ -44,20 +46,21 @@ class ProgramCache {
   ProgramCache(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 
-  // Returns the figures of each part of parts_of_step(); they live as long as this cache. `step`
-  // must say its bucket.
+  // The figures of each part of parts_of_step(); they live as long as this cache. `step` must name
+  // its bucket size (`parallel.bucket_bytes`).
   std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
-  // Returns the leaves of all parts without their last passes, which change none.
+  // The leaves of all parts, found without the last passes, which do not change leaves.
   std::vector<Value> leaves_of(const RunSpec& step, std::int64_t micro_batches);
   std::size_t built() const { return built_; }  // programs
 
  private:
   const ProgramFigures& of_whole(const RunSpec& step);
-  struct MicroBatch;  // a part that forms gradients
+  struct MicroBatch;  // A micro-batch, which computes gradients.
   static std::vector<MicroBatch> micro_batches_of(const RunSpec& step, std::int64_t parts);
   const ProgramFigures& of_micro_batch(const MicroBatch& part);
   const ProgramFigures& of_update(const RunSpec& step, const std::vector<Value>& leaves);
-  // The program before recomputation, which `run` does not choose; valid until the next call.
+  // The program as it is before recomputation is chosen, so it is the same for every choice of
+  // `run`; valid until the next call.
   const Program& begun(RunSpec run, const std::string& key, const std::function<Program()>& built);
   Program passed(const RunSpec& run, const std::string& key, const std::function<Program()>& built);
   bool is_offloaded(const RunSpec& step) const;
@@ -66,7 +69,7 @@ class ProgramCache {
   DeviceTraits traits_;
   const Predictor* times_;
   std::map<std::string, ProgramFigures> figures_;
-  std::map<std::string, Program> begun_;  // before anything is computed again
+  std::map<std::string, Program> begun_;  // Programs before recomputation, by key.
   std::size_t built_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The changes that may make a step fit, what each costs besides time, and a way to make it fit.
+// Changes that may make a step fit into memory, what each costs besides time, and sets of them that
+// do make it fit.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +17,13 @@
 
 namespace tracestep {
 
-// Ranks the cost of a change besides time. The severity of a set is that of its severest change.
+// How much a change alters the result of the training, from least to most. A set has the severity
+// of its severest change.
 enum class ChangeSeverity : std::uint8_t {
-  kSameNumbers,     // updates inside backward, recomputation, the optimizer in the host's memory
-  kOtherRoundings,  // sums in another order: fused ops, flash attention, the loss in chunks
-  kOtherPrecision,  // products in bfloat16
+  // Bit-identical results: updates inside backward, recomputation, the optimizer in host memory.
+  kSameNumbers,
+  kOtherRoundings,  // Sums in another order: fused ops, flash attention, the loss in chunks.
+  kOtherPrecision,  // Products in bfloat16.
   kOtherStates,     // AdamW's states in bfloat16
   kCodedStates,     // AdamW's states in 8 bits
   kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context, adapters alone
@@ -32,23 +35,25 @@ struct StepChange {
   ChangeSeverity severity;
   std::function<void(RunSpec&)> apply;
 };
-// The values of one field; none of them: as asked for.
+// The values that a field may take instead of the one asked for; empty: it keeps that one.
 using Choices = std::vector<StepChange>;
 
-// Places the optimizer's states in the host's memory, beside what is there.
+// Also places the optimizer's states in the host's memory, besides what the step places there
+// already.
 void offload_optimizer(RunSpec& step);
 
-// The fields that may change without another task, each with its choices for all layers alike.
+// The fields that may change without changing the task, each with its choices. A choice holds for
+// all layers.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);
 
-// True if parameters are in a narrow type, and so is everything else that a step stores.
+// True if parameters and everything else that a step stores are of a 16-bit type.
 bool is_pure(const Precision& precision);
-// True if a step computes blocks again, one by one or in groups.
+// True if a step recomputes whole blocks, one by one or in groups.
 bool is_of_blocks(const Recomputation& choice);
 // True if the step recomputes as a budget for its peak asks.
 bool has_budget(const RunSpec& step);
 
-// A changed step that is to fit, with its figures.
+// A step with changes, by which it is to fit, and its figures.
 struct Remedy {
   RunSpec step = {};
   // Parts of the batch, one after the other, that add up their gradients (train --accumulate).
@@ -56,47 +61,51 @@ struct Remedy {
   ChangeSeverity severity = ChangeSeverity::kSameNumbers;
   // The fields that differ from the step as asked, with the value as its flag takes it.
   std::vector<std::pair<std::string, std::string>> changes = {};
-  std::string what = {};     // "batch 4 → 2"
-  std::string command = {};  // flags that differ: "--batch 2"
+  std::string what = {};  // "batch 4 → 2"
+  // The flags in which its command differs from the step as asked: "--batch 2".
+  std::string command = {};
   StepFigures figures = {};
-  // Per token, relative to the original step: 1.0 is unchanged.
+  // Per token, relative to the step as asked: 1.0 is unchanged.
   double flops_ratio = 1.0, moved_ratio = 1.0, kernels_ratio = 1.0, time_ratio = 1.0;
 
   bool keeps_task() const { return severity != ChangeSeverity::kOtherTask; }
 };
 
-// The step of every micro-batch but the first; the step itself if it is not divided.
+// The program of every micro-batch but the first; the step itself if the batch is not divided.
 RunSpec repeated_part(const Remedy& remedy);
 // The command that runs it.
 std::string command_of(const Remedy& remedy);
 
-// States if a training step may be computed in micro-batches.
+// When a search may compute the step in micro-batches.
 enum class BatchDivision : std::uint8_t {
   kNever,
-  kIfNeeded,  // if nothing else keeps its task without lower precision or other states
-  kFreely,    // wherever that is faster
+  // Only if no other set keeps the task without lower precision or other optimizer states.
+  kIfNeeded,
+  kFreely,  // Wherever micro-batches are faster.
 };
 
 inline constexpr double kUsualMargin = 0.05;
 
-// The progress of a search. The cost of the sets that are left is unknown: a bound rules out most.
+// The progress of a search, in sets of changes. How long the remaining sets take is not known,
+// because a bound rules out most of them.
 struct WeighedSets {
-  std::int64_t done = 0;  // looked at, left out, or put off behind others that fit
-  std::int64_t all = 0;   // there are so far
+  std::int64_t done = 0;  // Sets that were examined, ruled out, or postponed because others fit.
+  std::int64_t all = 0;   // Sets that were found up to now.
 };
 
 struct FitQuestion {
   RunSpec step;
   DeviceTraits traits;
   std::int64_t limit_bytes = 0;
-  double margin = kUsualMargin;           // of the limit, that a remedy leaves free
+  double margin = kUsualMargin;           // The share of the limit that a remedy must leave free.
   const Predictor* times = nullptr;       // nullptr: times are modelled with rounded rates
-  std::optional<StepFigures> asked = {};  // of `step`, where they are known
+  std::optional<StepFigures> asked = {};  // The figures of `step`, if they are known.
   // Called before each step that is tried.
   std::function<void(const std::string& trying, const WeighedSets& sets)> progress = {};
-  std::vector<Parallel> parallels = {};  // how ranks may share the step; empty: as asked
+  // The ways in which ranks may share the step; empty: only the way as asked.
+  std::vector<Parallel> parallels = {};
   BatchDivision division = BatchDivision::kNever;
-  bool is_of_task_alone = false;  // nothing is said where no remedy keeps the task
+  bool is_of_task_alone = false;  // True: remedies that change the task are not looked for.
 
   // Bytes that a remedy may hold: the limit less the margin.
   std::int64_t within_bytes() const {
@@ -104,15 +113,15 @@ struct FitQuestion {
   }
 };
 
-constexpr double kAlike = 0.02;  // relative: times that a person does not tell apart
+constexpr double kAlike = 0.02;  // Times that differ by less than this share count as equal.
 
 bool is_within(const StepFigures& figures, std::int64_t bytes);
-// Peaks from few layers may be off by what an arena cannot fill, less than a hundredth: the first
-// says whether one may fit then, the second whether it fits in any case.
+// Peaks that are extended from few layers may be wrong by the gaps of an arena, less than a
+// hundredth. may_fit() allows for that error, the second function requires a fit in any case.
 bool may_fit(std::int64_t sketched_peak, std::int64_t bytes);
 bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes);
 
-// Gives remedies their words and figures, and remembers the least peak.
+// Adds the words and figures to remedies, and remembers the one with the least peak.
 class Judge {
  public:
   // `question` must outlive it.
@@ -122,17 +131,17 @@ class Judge {
   const StepFigures& asked() const { return asked_; }
   FiguresOfSteps& figures() { return figures_; }
 
-  // Derives changes, words and flags from the step.
+  // Fills in the changes, words and flags of a remedy from its step.
   void describe(Remedy& r) const;
-  // Describes the remedy, and takes figures from programs of few layers.
+  // As describe(), and estimates the figures from programs with few layers.
   void sketch(Remedy& r);
-  // Takes the figures of the whole program.
+  // Computes the figures from the whole program.
   void look_at(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }
-  // The remedy that progress names from now on.
+  // Sets the remedy that progress reports name.
   void answer(const Remedy& first) { first_ = first; }
-  // The remedy with the least peak that keeps the task, by whole programs.
+  // The remedy with the least peak among those that keep the task, by whole programs.
   const std::optional<Remedy>& least() const { return least_; }
 
  private:
@@ -146,12 +155,13 @@ class Judge {
   WeighedSets sets_;
 };
 
-// For each kind of change of the task (batch, everything narrow, context, adapters), the fastest
-// remedy for a token, built on one of `from`; several changes only where no single one is enough.
+// For each kind of change of the task (batch, everything in 16 bits, context, adapters), the remedy
+// with the least time per token, built on one of `from`. Several such changes are combined only if
+// no single one is enough.
 std::vector<Remedy> of_another_task(Judge& judge, const std::vector<Remedy>& from);
-// The fewest sequences of a replica whose rows its ranks can share.
+// The least number of sequences of a replica at which its ranks can share the rows.
 std::int64_t least_sequences(const RunSpec& step);
-// The remedy with so many sequences for each replica, or as many more as its ranks need.
+// The remedy with this many sequences for each replica, raised to what its ranks can share.
 Remedy with_batch(Judge& judge, const Remedy& remedy, std::int64_t sequences);
 
 }  // namespace tracestep

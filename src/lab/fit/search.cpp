@@ -18,7 +18,7 @@ constexpr double kMuchLess = 0.85;  // of another's peak
 
 // --- finer choices of what runs again ---
 
-// To find the choice for a budget takes many plans of the program.
+// Finding the choice for a budget takes many plans of the program, so larger programs are left out.
 constexpr double kMostKernels = 2500, kMostKernelsOfLastResort = 400;
 
 // Rounds down to whole MiB or KiB, as people would write a budget.

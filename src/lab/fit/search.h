@@ -1,5 +1,5 @@
-// Searches the changes that make a step fit, over sets of all of them: the least severe first and,
-// among those of one severity, the fastest.
+// Searches the sets of changes that make a step fit, in order of severity and, within one severity,
+// of time.
 #pragma once
 
 #include <memory>
@@ -11,18 +11,20 @@
 namespace tracestep {
 
 struct Advice {
-  // Each within the margin, least severe first: of every severity the fastest set of changes (of
-  // those within 2 % of it the one with the fewest) and slower ones that hold much less; of the
-  // first severity also the set with the least peak. A severer one is there only if it is faster
-  // than all before it; one of another task only if nothing else fits. Peaks are of whole programs.
+  // Remedies within the margin, the least severe first. For each severity: the fastest set of
+  // changes (of sets within 2 % of it, the one with the fewest changes), and slower sets that hold
+  // much less; for the first severity also the set with the least peak. A more severe remedy is
+  // listed only if it is faster than all before it, and one of another task only if nothing else
+  // fits. Peaks are of whole programs.
   std::vector<Remedy> remedies;
-  // Fits the limit and leaves less than the margin, where no remedy is as little severe.
+  // A remedy that fits the limit but leaves less than the margin; only if no remedy within the
+  // margin is as little severe.
   std::optional<Remedy> tight;
-  // Where no remedy keeps the task, the least peaks that were found: of the task, and of one
-  // sequence for each replica.
+  // The remedies with the least peaks, if none that keeps the task fits: for the batch as asked,
+  // and for one sequence for each replica.
   std::optional<Remedy> least = {}, least_sequence = {};
-  // Why there is no program of the step, nor of any way to share it; nullptr: there is one. Then
-  // there is nothing else.
+  // The reason why neither the step nor any way to share it has a program; nullptr: there is a
+  // program. If it is set, the other members are empty.
   std::shared_ptr<const Error> refusal = {};
 };
 Advice advise(const FitQuestion& question);

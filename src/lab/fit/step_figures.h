@@ -1,5 +1,6 @@
-// Computes the bytes and the time of a step, for a search that compares many: from its program, or
-// sketched from programs of a few layers, since all that layers have grows with their number.
+// Computes the bytes and the time of a step, for a search that compares many: exactly from its
+// program, or as a sketch from programs of a few layers, because bytes and time grow linearly with
+// the layers.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +15,34 @@
 
 namespace tracestep {
 
-// More than any memory has.
+// A number of bytes that no memory has; it stands for a step that is refused.
 inline constexpr std::int64_t kRefusedBytes = std::int64_t{1} << 61;
 
 struct StepFigures {
-  // 0: the step has a budget for its peak, which no choice of what to compute again meets.
+  // The peak; 0: the step has a memory budget, which no choice of recomputation meets.
   std::int64_t peak_bytes = 0;
-  // Why there is no program of the step, and so no figure: bytes are kRefusedBytes, and the time is
-  // endless. nullptr: there is one.
+  // The reason why the step has no program: its bytes are then kRefusedBytes and its time is
+  // infinite. nullptr: it has one.
   std::shared_ptr<const Error> refusal = {};
-  std::int64_t kept_bytes = 0;  // of the peak: weights and states in the device's memory
-  std::int64_t host_bytes = 0;  // in the host's memory
-  // Only in a sketch: upper bounds of the bytes that its programs together keep of each layer for
-  // backward, and that forward, and all that comes before updates, hold at most besides leaves.
+  // Bytes of the peak that are weights and states in the device's memory.
+  std::int64_t kept_bytes = 0;
+  std::int64_t host_bytes = 0;  // Bytes in the host's memory.
+  // Only in a sketch, as upper bounds: the bytes that the step's programs together save for
+  // backward in each layer, and the most bytes besides leaves that forward, and everything else
+  // before the updates, hold.
   std::optional<std::int64_t> saved_bytes = {}, forward_bytes = {}, computing_bytes = {};
-  double ms = 0;  // predicted; modelled with rounded rates where nothing predicts it
+  double ms = 0;  // The predicted time; modelled with rounded rates if nothing predicts it.
   double flops = 0, moved_bytes = 0, kernels = 0;
 };
 
-// Reads the figures off the step's program. `times`: nullptr: its time is modelled.
+// Computes the figures of a step from its program. With `times` nullptr, the time is modelled with
+// rounded rates.
 StepFigures figures_of(const RunSpec& step, const Program& program, const DeviceTraits& traits,
                        const Predictor* times);
 
-// Two numbers of layers, the second larger, whose programs say what one of `step`'s layers does;
-// nullopt: its layers are too few for that, or differ in more than their number. Windows and groups
-// of layers that run again repeat in all three alike.
+// Two numbers of layers, the second one larger, whose programs differ by what one layer of `step`
+// adds. Attention windows and groups of recomputed layers repeat alike in both and in the step.
+// nullopt: the step has too few layers, or its layers are not alike.
 std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSpec& step);
 
 class FiguresOfSteps {
@@ -47,16 +51,17 @@ class FiguresOfSteps {
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
-  // Figures from the step's program, or from those of its micro-batches and update; cached by step.
-  // Steps that are refused have figures that say so, as in sketch().
+  // The exact figures, from the step's program or from those of its micro-batches and update;
+  // cached by step. A refused step has figures with a refusal, here and in sketch().
   const StepFigures& exact(const RunSpec& step, std::int64_t micro_batches = 1);
-  // Figures without the whole program where sketched_depths() are known. Bytes are exact but for
-  // what a planned arena cannot fill.
+  // Estimated figures, from few layers where sketched_depths() gives their numbers, else from the
+  // whole program. Bytes are exact except for the gaps of a planned arena.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
-  // The figures by sketch() without the whole program; nullptr: it has not been asked so far.
+  // The figures that an earlier sketch() found without the whole program; nullptr: there are none
+  // yet.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
-  // Weights and states in the device's memory, as sketch() says; without most passes.
+  // Weights and states in the device's memory, as in sketch(), but computed without most passes.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
 
   std::size_t programs() const { return exact_.size() + programs_.built(); }  // built so far
@@ -70,7 +75,8 @@ class FiguresOfSteps {
   DeviceTraits traits_;
   const Predictor* times_;
   ProgramCache programs_;
-  std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
+  // Figures by the canonical key of the step.
+  std::map<std::string, StepFigures> exact_, sketches_;
   std::map<std::string, std::int64_t> kept_;
 };
 

@@ -1,4 +1,4 @@
-// Compares cells that were measured in the same rounds, each with the first: whether they differ.
+// Compares each of several cells with the first one, by their times in the same rounds.
 #pragma once
 
 #include <span>
@@ -10,15 +10,19 @@
 
 namespace tracestep {
 
-// A cell of such a comparison. One that failed, or has other rounds than the first, is left out.
+// A cell to compare. A cell that failed, or that took part in other rounds than the first cell, is
+// left out.
 struct BesideCell {
   std::string label;
-  Json key;                        // of its specification: the members that differ tell cells apart
-  std::vector<double> ms, visits;  // samples, and how many of them each round took
+  // The key of the cell's specification; the members in which keys differ name the cells.
+  Json key;
+  // The samples in ms, and for each round how many of them it took.
+  std::vector<double> ms, visits;
 };
 
-// Rows: cells; columns: the ratio of times by pairs of visits, at 99.5 %, as compare_pairs()
-// decides; "too few rounds" with fewer than nine.
+// A table with a row for each cell: the ratio of its times to those of the first cell, by pairs of
+// visits, at 99.5 %, judged by compare_pairs(). With fewer than nine rounds it says "too few
+// rounds".
 Table beside_table(std::span<const BesideCell> cells);
 
 // Makes cells of results that have beside_samples(), and whose specifications have label_of(),
@@ -27,7 +31,7 @@ template <class Result>
 std::vector<BesideCell> beside_cells(const std::vector<Result>& results) {
   std::vector<BesideCell> out;
   for (const Result& r : results) {
-    if (!r.computes) continue;  // it has no times
+    if (!r.computes) continue;  // A device that computes nothing has no times.
     std::string label = label_of(r.spec);
     if (r.spec.copy > 1) label += " (copy " + std::to_string(r.spec.copy) + ")";
     Json key = key_of(r.spec);

@@ -40,11 +40,13 @@ class MedianResampler {
 Interval ratio_interval(std::span<const double> a, std::span<const double> b,
                         double confidence = 0.95, std::uint64_t seed = 0, int resamples = 4000);
 
-// By how much medians of processes of one build differ, known from somewhere else than the samples
-// that are compared.
+// The noise between processes of one build: how much their medians differ, known from measurements
+// other than the samples that are compared.
 struct ProcessNoise {
-  double log_std = 0;  // of the logarithm of a process's median: 0.01 is 1 %
-  int degrees = 0;     // of freedom of that estimate, two or more; 0: it is exact
+  // The standard deviation of the logarithm of a process's median: 0.01 is 1 %.
+  double log_std = 0;
+  // The degrees of freedom of that estimate, at least two; 0: the deviation is exact.
+  int degrees = 0;
 };
 
 // An interval for samples that know their process, of `median of the processes' medians` of b over

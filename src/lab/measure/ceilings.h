@@ -10,10 +10,11 @@
 
 namespace tracestep {
 
-// `dtype`: of the operands. 0 when the ceilings are not known.
+// The time that a device at its ceilings would take for an op of this cost. `dtype`: of the
+// operands. 0 when the ceilings are not known.
 RoofTime roof_time(const Cost& cost, bool is_product, DType dtype, const Ceilings& ceilings);
 
-// Takes cost and class from a node, and the dtype from its first operand.
+// As above, with cost and class of a node, and the dtype of its first operand.
 RoofTime roof_time(const Program& program, const Node& node, const Ceilings& ceilings);
 
 // Measures in the run's precision, in about two seconds. Empty for devices that are not measured
@@ -26,10 +27,11 @@ Ceilings device_ceilings(const RunSpec& run);
 // TFLOP/s of matrix products or multiply-adds in the run's precision, on its device; 0: the device
 // has no such figure. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
 double roof_tflops(const RunSpec& run);
-// Is roof_tflops(), measured some times more while `reached` (TFLOP/s) is higher, since other work
-// on the machine may have slowed the first measurement.
+// As roof_tflops(). If `reached` (TFLOP/s) is higher, the ceiling is measured again a few times,
+// because other work on the machine may have slowed the first measurement.
 double roof_tflops_for(const RunSpec& run, double reached);
-// How many cores others kept busy while it was measured; none: not known, or a GPU's.
+// The number of cores that other processes kept busy while the ceiling was measured; nullopt if it
+// is not known or the ceiling is a GPU's.
 std::optional<double> roof_others_cores(const RunSpec& run);
 
 }  // namespace tracestep

@@ -3,8 +3,8 @@
 
 namespace tracestep {
 
-// Twelve hexadecimal digits, with "-dirty" when tracked files were changed; of an archive made by
-// `git archive` the commit that it was made from; empty: neither is known.
+// Twelve hexadecimal digits, followed by "-dirty" if tracked files were changed. A source archive
+// made by `git archive` has the commit that it was made from. Empty if neither is known.
 extern const char* const kCommit;
 
 }  // namespace tracestep

@@ -12,29 +12,30 @@
 namespace tracestep {
 
 enum class Change {
-  kSame,     // the interval of the ratio lies within the margin
-  kFaster,   // it lies below 1, and the test agrees
-  kSlower,   // it lies above 1, likewise
-  kUnclear,  // neither, or too little is known: measure more
+  kSame,     // The interval of the ratio lies within the margin.
+  kFaster,   // The interval lies below 1, and the test agrees.
+  kSlower,   // The interval lies above 1, and the test agrees.
+  kUnclear,  // None of these holds, or there are too few samples: measure more.
 };
 std::string_view name_of(Change change);
 
 struct Comparison;
-// name_of() its change, or that there are too few samples for an interval.
+// The comparison's verdict in words, or that there are too few samples for an interval.
 std::string_view words_of(const Comparison& comparison);
-// Is words_of(), but "slightly faster" or "slightly slower" where medians are apart beyond chance,
-// yet by less than the margin.
+// As words_of(), but "slightly faster" or "slightly slower" if the medians differ beyond chance by
+// less than the margin.
 std::string_view fine_words_of(const Comparison& comparison);
 
 struct Comparison {
-  double ratio;           // B over A
-  double low, high;       // its interval; NaN when there is none
-  double p;               // of the test, two-sided; NaN when none is used
-  bool is_apart = false;  // the ratio is not 1, beyond chance, by however little
+  double ratio;      // B over A
+  double low, high;  // The interval of the ratio; NaN when there is none.
+  double p;          // The two-sided p-value of the test; NaN when none is used.
+  // True if the ratio differs from 1 beyond chance, even by less than the margin.
+  bool is_apart = false;
   Change change = Change::kUnclear;
 };
 
-// True if B is slower beyond chance, by however little.
+// True if B is slower than A beyond chance, even by less than the margin.
 bool is_slower(const Comparison& comparison);
 
 // Samples of one process: what this process shows, at 95 %. Says nothing of another process of the
@@ -42,23 +43,23 @@ bool is_slower(const Comparison& comparison);
 // NaN with fewer than six samples on a side.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
-// Cells of rounds, the i-th visit of A beside the i-th of B: the ratio is the median of the pairs'
-// ratios, its interval that of median_interval(), with fewer than six pairs their range. What lies
-// within kVisitMargin is the same. Not an exact test: three pairs all lie on one side by chance
-// once in four times, but then by little.
+// Compares cells that were measured in rounds: the i-th visit of A with the i-th of B. The ratio is
+// the median of the pairs' ratios; its interval is that of median_interval(), or with fewer than
+// six pairs their range. Ratios within kVisitMargin of 1 count as the same. This is no exact test:
+// by chance, three pairs all lie on one side one time in four, though then by little.
 inline constexpr double kVisitMargin = 0.05;
 Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b);
-// Is compare_visits() in the rounds of both, three at least (paired_medians()), and
-// compare_samples() else.
+// Compares by compare_visits() if both cells were visited in at least three rounds
+// (paired_medians()), else by compare_samples().
 Comparison compare_cells(const TimedSamples& a, const TimedSamples& b, double margin);
 
 // The confidence of compare_processes() and compare_pairs(): of two hundred comparisons of one
 // build with itself, at most one is expected to come out faster or slower.
 inline constexpr double kProcessConfidence = 0.995;
 
-// True if so many processes on each side can show a difference at all: with every process of one
-// side below every one of the other, the exact test must give p < 0.5 %. Six and six do, five and
-// five do not.
+// True if this many processes on each side are enough to show a difference: when all processes of
+// one side are faster than all of the other, the exact test gives p < 0.5 %. Six and six are
+// enough, five and five are not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
 // Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
@@ -68,8 +69,8 @@ bool can_tell(std::size_t processes_a, std::size_t processes_b);
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});
 
-// True if so many pairs can show a difference at all: pairs that all have one sign must give p <
-// 0.5 %. Nine do.
+// True if this many pairs are enough to show a difference: when all pairs have the same sign, the
+// test gives p < 0.5 %. Nine are enough.
 bool can_tell_pairs(std::size_t pairs);
 
 // Processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by lot, at

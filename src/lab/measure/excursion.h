@@ -7,19 +7,21 @@
 
 namespace tracestep {
 
-// Neighbouring samples that took longer than the others.
+// Consecutive samples that took longer than the others.
 struct Excursion {
-  std::size_t begin = 0, count = 0;  // the samples; count 0: there are too few to tell
-  double ratio = 1;                  // their median over that of the others
-  // How likely so clear a stretch is if the order of the samples says nothing; not below 0.001.
+  // The first sample and the number of samples; count 0: there are too few samples to tell.
+  std::size_t begin = 0, count = 0;
+  double ratio = 1;  // The median of these samples over that of the others.
+  // The probability of such a stretch by chance, if the samples came in random order; at least
+  // 0.001.
   double p = 1;
 };
 
-// The clearest stretch among those of 3, 4, 6, 8, 12, 16 … samples, up to half of them: the one
-// whose sum of ranks lies highest in its own deviations. p by permutations of the samples, the same
-// ones on every machine. Source: Naus, "The distribution of the size of the maximum cluster of
-// points on a line", 1965 (scan statistics); Phipson and Smyth, "Permutation p-values should never
-// be zero", 2010.
+// The slowest stretch among all stretches of 3, 4, 6, 8, 12, 16 … samples, up to half of the
+// samples: the one whose sum of ranks is most standard deviations above its mean. p comes from
+// random permutations, which are the same on every machine. Source: Naus, "The distribution of the
+// size of the maximum cluster of points on a line", 1965 (scan statistics); Phipson and Smyth,
+// "Permutation p-values should never be zero", 2010.
 Excursion clearest_excursion(std::span<const double> samples);
 
 }  // namespace tracestep

@@ -13,26 +13,29 @@
 namespace tracestep {
 
 struct HostFacts {
-  std::optional<double> load_1min = {};       // tasks that ran or waited, over a minute
-  std::optional<std::int64_t> runnable = {};  // tasks that run or wait now, this one included
-  std::optional<std::string> governor = {};   // of the first core: "performance"
+  // The number of tasks that ran or waited, averaged over a minute.
+  std::optional<double> load_1min = {};
+  // The number of tasks that run or wait now, this process included.
+  std::optional<std::int64_t> runnable = {};
+  std::optional<std::string> governor = {};  // The governor of the first core: "performance".
   std::optional<double> clock_low_mhz = {},
-                        clock_high_mhz = {};  // of the slowest and the fastest core now
-  // Cumulative seconds of the cores that this process may run on: in which they worked, in which
-  // the hypervisor ran other machines, and that part of the first which this process took.
+                        clock_high_mhz = {};  // The lowest and the highest clock of the cores now.
+  // Cumulative seconds of the cores that this process may use: in which they were busy, in which
+  // the hypervisor ran other virtual machines, and, of the busy ones, those of this process.
   std::optional<double> busy_s = {}, stolen_s = {}, own_s = {};
-  double at_s = 0;  // on a steady clock
+  double at_s = 0;  // The time of the reading, on a steady clock.
 };
 
 // Reads the first line of a file of /proc or /sys; empty if there is no such file.
 std::string first_line(const std::filesystem::path& path);
 
 HostFacts read_host_facts();
-// `root`: where /proc and /sys are looked for; `cores`: those whose time counts.
+// `root`: the folder with /proc and /sys in it; `cores`: the cores whose seconds are counted.
 HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int> cores);
 
-// How many cores other processes, or other machines on this host, kept busy between two readings;
-// none when they are less than half a second apart (the kernel counts in hundredths) or incomplete.
+// The number of cores that other processes, or other virtual machines of this host, kept busy
+// between two readings. nullopt if the readings are less than half a second apart (the kernel
+// counts in hundredths) or incomplete.
 std::optional<double> others_cores(const HostFacts& before, const HostFacts& after);
 
 // Each known fact becomes a member, with the unit in its name.

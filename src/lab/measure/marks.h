@@ -1,13 +1,12 @@
-// The checker's verdicts for people: a mark in front of each row, and below the table once and in
-// words what the marks are for. Results keep the codes.
+// Shows the validity checker's verdicts to people: each row gets a mark, and a note below the table
+// explains the marks. Stored results keep the codes instead.
 #pragma once
 
 #include "lab/report/table.h"
 
 namespace tracestep {
 
-// Puts the marks in place of the verdicts of a table that the checker has judged, and the reasons
-// in place of its notes.
+// Replaces the verdicts of a judged table by marks, and its notes by the reasons.
 void mark_verdicts(Table& table, bool has_utf8);
 
 }  // namespace tracestep

@@ -23,7 +23,7 @@ std::string_view name_of(Status status);  // "ok", "oom", "interrupted"
 struct Outcome {
   Status status = Status::kOk;
   std::string detail = {};  // why it is out of memory
-  Lack lack = {};           // of what memory
+  Lack lack = {};           // The memory that was lacking.
 };
 // Runs `work`. When it runs out of memory, `failed` is called with the error, which has the state
 // at that moment.
@@ -33,8 +33,8 @@ Outcome attempt(const std::function<void()>& work,
 // The host's clock around a step.
 struct StepTimes {
   std::int64_t start_ns = 0;   // the call
-  std::int64_t issued_ns = 0;  // when the call returns
-  std::int64_t end_ns = 0;     // the device is done
+  std::int64_t issued_ns = 0;  // The time when the call returns.
+  std::int64_t end_ns = 0;     // The time when the device has finished.
 
   double wall_ms() const { return static_cast<double>(end_ns - start_ns) * 1e-6; }
   double issue_ms() const { return static_cast<double>(issued_ns - start_ns) * 1e-6; }
@@ -78,7 +78,7 @@ class Measurement {
   const StopSignal* stop_;
 };
 
-// Kernel times added up.
+// The sum of the kernels' times.
 double busy_ms_of(const std::vector<Span>& spans);
 
 }  // namespace tracestep

@@ -1,4 +1,5 @@
-// Rows of a device that computes nothing: they have bytes, launches and FLOPs, and no times.
+// Removes times from rows of a device that computes nothing: such rows have bytes, launches and
+// FLOPs only.
 #pragma once
 
 #include <span>
@@ -8,9 +9,10 @@
 
 namespace tracestep {
 
-// The row without the cells that rest on times (timing_of()), samples among them.
+// The row with every cell emptied that rests on measured times (timing_of()), lists of samples
+// included.
 std::vector<Json> without_times(std::span<const Column> columns, std::vector<Json> row);
-// Empties such cells in a row of the table.
+// As without_times(), for a row of the table in place.
 void empty_times(Table& table, std::size_t row);
 
 }  // namespace tracestep

@@ -1,6 +1,6 @@
-// Forward and backward of a program by themselves, each timed from an idle device until it is idle
-// again. The program's loss, Σ y·upstream, stands for what follows y: its kernels are in neither
-// part.
+// Times forward and backward of a program separately, each from an idle device until the device is
+// idle again. The program's loss is Σ y·upstream, in place of what would follow y in a model; the
+// loss's kernels count in neither part.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@
 
 namespace tracestep {
 
-// Pauses an executor before the first kernel of each of these nodes (those that are kNoNode left
-// out), for the lifetime of this object: waits for the device, then calls `act` with the node's
-// place among them.
+// Pauses an executor in front of each of these nodes' first kernel, for the lifetime of this
+// object: waits until the device is idle, then calls `act` with the node's index in the list.
+// Entries that are kNoNode are skipped.
 class PauseClock {
  public:
   PauseClock(Executor& executor, Device& device, std::vector<NodeId> nodes,
              std::function<void(std::size_t at)> act = {});
-  // When the device was idle there in the last step.
+  // The time at which the device was idle in front of node `at` of the list, in the last step.
   std::int64_t at_ns(std::size_t at) const { return times_ns_[at]; }
 
  private:
@@ -36,8 +36,8 @@ class PauseClock {
 struct PartTimes {
   std::vector<double> samples_ms, warmup_ms;
   std::vector<double> recorded_ms;  // sum of kernel times of each recorded step
-  double busy_ms = 0;               // the median of these
-  std::int64_t flops = 0;           // of matrix products
+  double busy_ms = 0;               // The median of `recorded_ms`.
+  std::int64_t flops = 0;           // The FLOPs of matrix products.
   std::int64_t launches = 0;
 };
 
@@ -50,32 +50,34 @@ struct PartsResult {
   // How many samples each visit took, where a driver visited the cell several times (add_visit()).
   std::vector<double> visits = {};
   PartTimes forward, backward;
-  // Times further steps without a stop between the parts: both parts and the two small kernels of
-  // the loss.
+  // Times of further steps, without a pause between the parts: forward, backward and the two small
+  // kernels of the loss.
   PartTimes whole;
-  // Live requested bytes when forward is done, and at the peak of the whole step.
+  // The requested bytes that are alive when forward is done, and at the peak of the whole step.
   std::int64_t before_backward_bytes = 0, predicted_before_backward_bytes = 0;
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
   DeviceFacts facts_before, facts_after;
   HostAround host;
-  double roof_tflops = 0;                        // for the validity checker; 0: not known
-  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
+  double roof_tflops = 0;  // The ceiling that the validity checker compares with; 0: not known.
+  // The cores that other processes kept busy while the ceiling was measured.
+  std::optional<double> roof_others_cores = {};
 };
 
-// The highest speed of its parts; 0: none was timed.
+// The highest TFLOP/s that a part reached; 0: no part was timed.
 double reached_tflops(const PartsResult& result);
-// Joins the samples of a later visit. Both are ok.
+// Adds the samples of a later visit to those of the result. Both must have status kOk.
 void add_visit(PartsResult& result, const PartsResult& later);
 
-// The scope of what is in neither part.
+// The path of the nodes that belong to neither part.
 inline constexpr const char* kOutsideParts = "loss";
 // Adds the output "loss" = Σ y·upstream. Returns its program.
 Program with_upstream_loss(Builder& builder, Val y, Val upstream);
 
 struct PartsProgram {
   Program program;
-  // The first kernels of the forward part, behind it, and of the backward part; kNoNode: the first
-  // of all, none, and there is no such part.
+  // Where the parts begin: the first kernel of forward, the first one after forward, and the first
+  // one of backward. kNoNode: the first kernel of the program, no kernel, and no backward, in this
+  // order.
   NodeId forward_begin = kNoNode, forward_end = kNoNode, backward_begin = kNoNode;
 
   bool has_backward() const { return backward_begin != kNoNode; }
@@ -84,12 +86,12 @@ struct PartsProgram {
   }
   bool is_backward(NodeId node) const { return has_backward() && node >= backward_begin; }
 };
-// Finds the parts of a program after all passes.
+// Finds where the parts of a finished program begin.
 PartsProgram parts_of(Program program);
 
 // Bytes alive before `node` allocates anything, by the buffer plan.
 std::int64_t live_bytes_before(const Program& program, NodeId node);
-// The bytes that it takes, predicted without a run; with an arena, it and the leaves.
+// The predicted bytes of a program; with an arena, those of the arena and of the leaves.
 struct PartsBytes {
   std::int64_t before_backward = 0, peak = 0;
 };
@@ -98,17 +100,18 @@ PartsBytes planned_bytes(const PartsProgram& program, ExecutorKind executor, con
 struct PartsRequest {
   const PartsProgram& program;
   const RunSpec& run;
-  // Its noise criterion is not used, and max_seconds limits any timed steps; 0: no limit.
+  // How many steps to time. Its noise criterion is ignored; max_seconds limits the timed steps, 0:
+  // no limit.
   const Protocol& protocol;
   std::function<void(Store& store, Executor& executor)> set_values = {};
   bool with_whole = true;
 };
-// Measures; out of memory is a result, and so is a peak that is predicted to exceed the limit, for
-// which nothing is begun.
+// Measures the parts. Running out of memory is a result and no error. If the predicted peak exceeds
+// the memory limit, nothing runs and the result says so.
 void measure_parts(Device& device, const PartsRequest& request, const StopSignal* stop,
                    PartsResult& out);
 
-// Values uniform in [-1, 1), or for integers below `below`.
+// A tensor of values uniform in [-1, 1), or for integer types in [0, below).
 HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name,
                          std::int64_t below = 2);
 

@@ -52,7 +52,7 @@ Json counts_of(const TimedSamples& samples) {
   return out;
 }
 
-// All samples of a column, and how many of them each process took.
+// Joins the samples of a column, with how many of them each process took.
 TimedSamples joined(std::span<const Json> rows, std::string_view column) {
   std::vector<double> all, counts;
   for (const Json& row : rows) {

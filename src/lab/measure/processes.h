@@ -1,6 +1,6 @@
-// Samples that know the process that took them, or the visit of a round (rounds.h). Each has its
-// own addresses, threads and share of the machine, so what two of them differ by is a noise of its
-// own, which more samples of one do not average out.
+// Samples grouped by the process that took them, or by the visit of a round (rounds.h). Each
+// process has its own addresses, threads and share of the machine, so processes differ by a noise
+// that more samples of one process do not average out.
 #pragma once
 
 #include <cstdint>
@@ -28,35 +28,37 @@ std::vector<double> process_medians(const ProcessSamples& processes);
 // The column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// The column with the counts of visits in rounds, all of one process: "visit_samples". A comparison
-// must not take visits for processes, which differ by more.
+// The column with how many samples each visit of a round took, all in one process: "visit_samples".
+// A comparison must not treat visits as processes, which differ by more.
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);
-Json visit_counts(const TimedSamples& samples);  // null: all are of one visit
+// The counts of the visits as a cell; null if all samples are of one visit.
+Json visit_counts(const TimedSamples& samples);
 // The part that a column of samples times: "forward" of "forward_samples_ms"; empty: the whole row.
 std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
 struct TimedSamples {
-  std::vector<double> ms, counts;  // counts: of each process or visit; empty: all are of one
+  // Samples in ms, and how many of them each process or visit took; empty counts: all are of one.
+  std::vector<double> ms, counts;
   bool are_visits = false;
-  std::vector<double> medians;  // of the processes
+  std::vector<double> medians;  // The median of each process.
   Summary summary;
   // The interval of the median; with several processes, of the median of their medians.
   Interval interval;
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
                         bool are_of_visits = false);
-  // The values that the interval is computed from.
+  // The values from which the interval is computed: the medians of the processes, or the samples.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
 
-// The medians of both in the rounds that visited both, three at least, pair by pair; else nothing.
-// A cell that is visited no more is left out of later rounds, so pairs are those of the first ones.
-// Processes are pairs where there are as many on both sides.
+// The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than
+// three such rounds. A cell may drop out of later rounds, so the pairs are those of the first
+// rounds. Processes form pairs if both sides have as many.
 struct PairedMedians {
   std::vector<double> a, b;
 };

@@ -9,10 +9,12 @@
 
 namespace tracestep {
 
-// Launches that other work held up. Few steps are recorded, so one launch that lost its core for a
-// time slice would move every share and order; the same launch of the other steps tells.
+// A launch in the recorded steps. Other work on the machine may delay a launch by a time slice, and
+// since few steps are recorded, one such delay would change shares and order. The same launch in
+// the other recorded steps shows it.
 struct RecordedLaunch {
-  std::int32_t step = 0, node = 0, name = 0;  // of the recorded steps; the kernel's name
+  // The recorded step, the node, and the index of the kernel's name.
+  std::int32_t step = 0, node = 0, name = 0;
   double ms = 0;
 };
 
@@ -21,12 +23,14 @@ struct RecordedLaunch {
 // `launches`: those of each step in the order in which they ran.
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches);
 
-// Splits the part of the span of plain steps that the times of kernels, taken in recorded steps, do
-// not fill. Only some of it lies between kernels. All in ms.
+// Divides the part of a plain step's time span that kernel times do not fill; kernel times come
+// from recorded steps. Some of it lies between kernels, some is delay of single launches, and some
+// is recorded steps being faster. All in ms.
 struct LeftOfSpan {
-  Quantity span, recorded_span;  // of plain steps, and of recorded ones
-  Quantity recorded_gaps;        // between kernels of recorded steps
-  Quantity held_up;              // time that single launches of those lost; in no kernel's time
+  Quantity span, recorded_span;  // The time spans of plain and of recorded steps.
+  Quantity recorded_gaps;        // The time between kernels in recorded steps.
+  // Delays of single launches in recorded steps, which count in no kernel's time.
+  Quantity held_up;
 
   // "3.312 ms between kernels of recorded steps, 14.24 ms for which single launches were held up
   // there, 25.16 ms by which plain steps came out longer"

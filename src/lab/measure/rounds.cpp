@@ -27,7 +27,7 @@ class Rounds {
       }
       return kept_;
     }
-    // The first visit that measures is the measure of the others' weights.
+    // The weights of other cells are scaled by the first visit that measures.
     const auto is_new = [&](std::size_t cell) {
       return !limits_.is_known || !limits_.is_known(cell);
     };

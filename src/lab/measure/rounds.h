@@ -19,37 +19,39 @@ namespace tracestep {
 
 struct RoundLimits {
   int least = 3, most = 6;  // rounds
-  // How long all may take; 0: no limit, and `most` rounds. With a limit the rounds end between the
-  // least and the most.
+  // The most seconds for all rounds; 0: no limit, and `most` rounds are run. With a limit, the
+  // number of rounds is between `least` and `most`.
   double seconds = 0;
-  std::uint64_t seed = 0;  // of the lot
-  // With a limit: so many first cells, which headlines compare, are in this many rounds at least,
-  // where that takes no more than half of the time. Six pairs have an interval of 95 %; three lie
-  // on one side by chance once in four times.
+  std::uint64_t seed = 0;  // The seed of the random order.
+  // With a time limit: the first `leads` cells, which headlines compare, get at least
+  // `least_of_leads` rounds if these take no more than half of the time. Six pairs give a 95 %
+  // interval; three pairs lie on one side by chance one time in four.
   std::size_t leads = 0;
   int least_of_leads = 6;
-  std::int64_t (*clock)() = now_ns;  // in nanoseconds
-  // True if the first visit of a cell was measured before, and takes no time; empty: none was.
+  std::int64_t (*clock)() = now_ns;  // The clock, in nanoseconds.
+  // True if the first visit of a cell was measured earlier and is read from a file, so that it
+  // takes no time; empty: no cell was.
   std::function<bool(std::size_t cell)> is_known = {};
 };
-// For as long a visit samples, two steps at least: on a CPU, and on a device that computes while
-// the host goes on, whose clocks and queues want longer.
+// How many seconds a visit samples at least (and at least two steps): on a CPU, and on a device
+// that computes asynchronously, whose clocks and queues need longer to settle.
 inline constexpr double kVisitSeconds = 0.05, kAsynchronousVisitSeconds = 0.3;
 
-// Visits cells in rounds, those that matter most first. `weights`: what a visit of each takes,
-// relative to the others'. Where time is short cells are left out from the last one on, rather than
-// rounds below the least: before the first round by their weights and the first visit that
-// measures, after it by what their visits took. Those that were left out are visited once where the
-// least rounds of the others leave time. What was visited keeps its visits. `visit`: false:
-// this cell is not visited again. Ends where `stop` is requested. Returns for each cell whether it
-// was visited.
+// Visits the cells in rounds; the cells are ordered with the most important first. `weights`: the
+// relative cost of one visit of each cell. If time is short, the last cells are left out rather
+// than running fewer rounds than the least: before the first round by the weights and the time of
+// the first visit, later by what their visits took. Cells that were left out are visited once if
+// time remains after the least rounds of the others. Visits that were made are kept. `visit`
+// returns false if its cell is not to be visited again. Stops where `stop` is requested. Returns
+// for each cell whether it was visited.
 std::vector<bool> run_rounds(std::span<const double> weights, const RoundLimits& limits,
                              const std::function<bool(std::size_t cell, int round)>& visit,
                              const StopSignal* stop = nullptr);
 
 // --- what several visits add up to ---------------------------------------------------------------
 
-// Counters only mean something by their differences: what they counted between the two is left out.
+// Joins the host's counters of a later visit. Counters are only meaningful as differences, so what
+// they counted between the two visits is left out.
 void join_visits(HostAround& host, const HostAround& later);
 void join_visits(DeviceFacts& before, DeviceFacts& after, const DeviceFacts& later_before,
                  const DeviceFacts& later_after);

@@ -11,17 +11,16 @@ namespace tracestep {
 
 // Every field that has a column.
 Fields<RunSpec> run_columns();
-// Identify a row, whichever columns are shown; only in csv and json: label_of() the run as the
-// column "label", its key as the structured column "cell".
+// Columns that identify a row whichever other columns are shown: "label" with label_of() the run,
+// and "cell" with its key. Only in csv and json.
 Fields<RunSpec> key_columns();
-// The columns that tell a table's rows apart: fields that decide the program or how it
-// runs, and those that a grid varies. Without descriptions; with the key columns.
+// Key columns that tell the rows of a table apart: fields that change the program or how it runs,
+// and fields that a grid varies. Includes the key columns; descriptions are left out.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
-// Also shows people the data-only columns of fields in which rows of this table differ (several
-// executors), or are not as usual for their size (a vocabulary other than the preset's). Where rows
-// of one name are of different models, the fields that tell these apart become columns behind the
-// name.
+// Shows people the data-only columns of fields in which rows of this table differ (such as several
+// executors) or that differ from the preset (such as another vocabulary). If rows with one name are
+// of different models, the fields that tell the models apart become columns behind the name.
 void show_unusual(Table& table);
 
 // True if both runs agree in all fields that decide programs or speed, except `fields`.

@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// A visit takes so many samples at least: three visits then have the six that a 95 % interval of a
-// median needs.
+// The least samples of a visit: three visits then have the six that a 95 % interval of a median
+// needs.
 inline constexpr int kVisitSamples = 2;
 
 // Half the 95 % interval of the median in percent of the median; NaN with fewer than six samples,

@@ -29,8 +29,8 @@ Summary summarize(std::span<const double> samples);
 
 struct Interval {
   double low, high;
-  // The probability that such an interval holds the true median; below the one asked for when
-  // there are too few samples (fewer than six for 95 %).
+  // The probability that the interval holds the true median. With fewer than six samples it is
+  // below the 95 % that were asked for.
   double coverage;
 };
 

@@ -1,7 +1,7 @@
-// Results as JSON and back, bit for bit: what a file of finished cells keeps of them. A struct is
-// an array of its members, which it names in
-//   auto stored_members(Struct& s);  // std::tie() of those that are kept
-// so a row can be read by the build that wrote it alone; NaN comes back for numbers that are none.
+// Converts results to JSON and back, bit for bit, for the file of finished cells. A struct becomes
+// an array of its members, which it lists by auto stored_members(Struct& s);  // std::tie() of the
+// members that are kept so only the build that wrote a row can read it. A number that JSON lacks
+// comes back as NaN.
 #pragma once
 
 #include <array>
@@ -43,7 +43,8 @@ Json json_of(const T& value) {
   } else if constexpr (HasMembers<T>) {
     Json out = Json::array();
     std::apply([&](const auto&... member) { (out.push_back(json_of(member)), ...); },
-               stored_members(const_cast<T&>(value)));  // it names members, and changes none
+               // The function only names members and changes none.
+               stored_members(const_cast<T&>(value)));
     return out;
   } else if constexpr (IsOptional<T>) {
     return value ? Json(Json::Array{json_of(*value)}) : Json();

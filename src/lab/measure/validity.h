@@ -16,8 +16,8 @@
 
 namespace tracestep {
 
-// Cells by the names of their columns, and the environment of the run. Checks that need a missing
-// or empty column are skipped.
+// A row as cells by column name, with the environment of its run. A check that needs a column which
+// is missing or empty is skipped.
 class ResultRow {
  public:
   // `cells`: an object, as in "rows" of a JSON result.
@@ -31,15 +31,17 @@ class ResultRow {
   const Json* find(std::string_view column) const;
   std::optional<double> number(std::string_view column) const;
   std::optional<bool> truth(std::string_view column) const;
-  std::string text(std::string_view column) const;             // empty: not there
-  std::vector<double> numbers(std::string_view column) const;  // likewise
+  std::string text(std::string_view column) const;  // The text of a cell; empty if there is none.
+  // The numbers in a list; empty if there are none.
+  std::vector<double> numbers(std::string_view column) const;
   std::optional<double> environment_number(std::string_view item) const;
   // The structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;
   // A field of the run: its column, else the member of parameters(), else nullptr.
   const Json* parameter(std::string_view field) const;
 
-  // Columns that many read; empty as above.
+  // Short ways to read columns that many checks need; a missing text is empty and a missing number
+  // is nullopt.
   std::string size() const { return text("size"); }
   std::string status() const { return text("status"); }
   std::string mode() const { return text("mode"); }
@@ -65,7 +67,8 @@ class ResultRow {
   std::vector<double> warmup_ms() const { return numbers("warmup_ms"); }
   std::vector<double> forward_samples_ms() const { return numbers("forward_samples_ms"); }
 
-  // label_of() the run, of what the row has of it: "small context 128 step fp32 fused".
+  // The label of the row's run (label_of()), from the fields that the row has: "small context 128
+  // step fp32 fused".
   std::string label() const;
 
  private:
@@ -76,7 +79,7 @@ class ResultRow {
 std::vector<ResultRow> rows_of(const Table& table, const Json& environment);
 
 enum class Severity {
-  kNote,     // true, and needed to read the number
+  kNote,     // The number is right, but the reader must know something to use it.
   kDoubt,    // the number may be less certain than it seems
   kInvalid,  // the number is not what its label says
 };
@@ -95,9 +98,10 @@ struct Verdict {
 
 struct RowCheck {
   std::string_view code;
-  std::string_view doc;  // when it reports
+  std::string_view doc;  // A sentence that says when the check reports.
   std::optional<Verdict> (*check)(const ResultRow& row);
-  bool is_of_recording = false;  // it speaks of recorded steps, not of the timed ones
+  // True if the verdict is about recorded steps and not about timed ones.
+  bool is_of_recording = false;
 };
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
@@ -120,9 +124,10 @@ struct RowVerdict {
 };
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
 std::size_t pair_check_count();
-// When the check with this code reports, of either kind; empty: there is none.
+// The sentence about when the check with this code reports, whether of a row or of pairs; empty if
+// there is no such check.
 std::string_view doc_of(std::string_view code);
-// "other programs kept cores busy": what each of these codes stands for.
+// What each of these codes stands for, in words: "other programs kept cores busy".
 std::vector<std::string> words_of_codes(std::span<const std::string> codes);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
@@ -134,8 +139,7 @@ std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 // severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
-// Holds what the text of such a summary says. There is no severity where nothing speaks against the
-// row.
+// The content of such a summary. Without a severity, nothing speaks against the row.
 struct Judgement {
   std::optional<Severity> worst = {};
   std::vector<std::string> codes = {};
@@ -150,14 +154,14 @@ std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
                                         const std::vector<std::vector<Verdict>>& verdicts,
                                         std::string_view what = "rows");
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows);
-// True of that last line.
+// True if a note is the last line of validity_notes(), which counts the sound rows.
 bool is_count_of_sound_rows(std::string_view note);
 
-// True of a verdict that the row is not what its label says, or that its bytes are not those of its
-// program: then bytes and counts are in doubt too. All other verdicts are on times.
+// True if the verdict says that the row is not what its label says, or that its bytes are not those
+// of its program: bytes and counts are then in doubt too. All other verdicts only concern times.
 bool is_of_label(std::string_view code);
 
-// The column of tables whose rows the checker has judged, and whether this is one.
+// The verdict column of judged tables; and whether a column is it.
 Column verdict_column();
 bool is_verdict_column(const Column& column);
 // Puts summary_of() each row's verdicts into that column, null where the row has no numbers, and

@@ -101,7 +101,7 @@ Found profiled(const ResultRow& row) {
                  "and profile in separate runs"};
 }
 
-// By how much a count of the device went up during the row, and what its clock became.
+// How much a counter of the device grew during the row, and what its clock became.
 std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   const Json *before = row.find("facts_before"), *after = row.find("facts_after");
   if (before == nullptr || after == nullptr || !before->is_object() || !after->is_object())

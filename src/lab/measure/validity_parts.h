@@ -7,7 +7,8 @@
 
 namespace tracestep {
 
-// How many of a row's samples each process, or each visit of a round, took; empty: all are of one.
+// How many of the row's samples each process, or each visit of a round, took; empty: all are of
+// one.
 std::vector<double> counts_in(const ResultRow& row);
 
 std::optional<Verdict> too_few_samples(const ResultRow& row);
@@ -20,28 +21,28 @@ std::optional<Verdict> criterion_not_met(const ResultRow& row);
 // False for a device that computes no numbers: the row's times then say nothing.
 bool computes(const ResultRow& row);
 
-// Recording slows steps down.
+// Reports recorded steps that take noticeably longer than plain ones.
 std::optional<Verdict> instrument_cost(const ResultRow& row);
-// Kernels of recorded steps work for longer than unrecorded steps last, or recorded steps are over
-// far sooner: the two are not alike. A doubt where shares are all that the row has, a note where it
-// has timed samples, which stand; so is the next one.
+// Reports recorded steps whose kernels take longer than whole plain steps, or that end far sooner:
+// the two kinds of steps then differ. It is a doubt if the row only has shares, and a note if it
+// has timed samples, which stay valid. The same holds for recorded_unsteady().
 std::optional<Verdict> recorded_apart(const ResultRow& row);
-// Too few recorded steps for shares, or steps that differ (`recorded_busy_ms`, kernels' time of
-// each).
+// Reports too few recorded steps for shares, or recorded steps whose kernel times
+// (`recorded_busy_ms`, one each) differ.
 std::optional<Verdict> recorded_unsteady(const ResultRow& row);
-// Single launches of recorded steps that took far longer than the same launch otherwise does
-// (`interrupted_ms` of a step, lab/measure/recorded_times.h): a note, and a doubt about shares
-// where it is a tenth of the kernels' time.
+// Reports single launches in recorded steps that took far longer than the same launch in others
+// (`interrupted_ms` of a step, lab/measure/recorded_times.h). It is a note, and a doubt about
+// shares if they make up a tenth of the kernels' time.
 std::optional<Verdict> uneven_instances(const ResultRow& row);
-// Kernels that run at the same time: their times (`kernels_ms`) add up to more than the time in
-// which kernels run (`device_busy_ms`).
+// Reports kernels that run at the same time: the kernel times (`kernels_ms`) add up to more than
+// the time in which any kernel runs (`device_busy_ms`).
 std::optional<Verdict> overlapping_kernels(const ResultRow& row);
-// More than the ceilings allow: `highest_roof_percent`, with `highest_roof_kernel`, `_bound` and
-// `_bytes` (of one launch), is the most of a profile's kernels that take a share of the time. By
-// bytes it is a note where a cache explains it.
+// Reports a kernel above the device's ceilings. `highest_roof_percent`, with `highest_roof_kernel`,
+// `_bound` and `_bytes` (of one launch), is the highest of all kernels that take a share of the
+// time. A memory ceiling that a cache explains gives a note only.
 std::optional<Verdict> above_the_roof(const ResultRow& row);
-// The percentage of a roof by bytes that is left when a launch finds in a cache what it reads, as
-// far as the largest cache holds it, and leaves there as much of what it writes.
+// The percentage of a memory ceiling that remains if a launch reads from the largest cache, and
+// leaves in it, as much as the cache holds.
 double beyond_caches(double roof_percent, double launch_bytes);
 
 }  // namespace tracestep

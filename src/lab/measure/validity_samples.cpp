@@ -1,5 +1,5 @@
-// The checks of a row's samples: how many there are, what the first ones are, and whether those
-// before and those behind are of one machine.
+// The checks of a row's samples: how many there are, whether the first ones differ, and whether the
+// first and the second half come from a machine in the same state.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// The peak of the same cell in another implementation, plain PyTorch code, by closed forms.
+// Computes the peak that plain PyTorch code would have for the same cell, by closed forms.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,25 @@
 namespace tracestep {
 
 struct Accounting {
-  // How many tensors of B·H·T² each layer keeps: 2 for exp and weights, 3 with masked scores.
+  // How many tensors of B·H·T² elements each layer keeps: 2 for the exponentials and the attention
+  // weights, 3 with the masked scores.
   int saved_scores = 2;
-  // Whole graphs that are alive at once. A loop that times the forward pass and keeps the last
-  // result while it computes the next one holds two; a backward pass frees the graph.
+  // How many whole autograd graphs are alive at once. A loop that times forward and keeps the last
+  // result while it computes the next holds two; backward frees its graph.
   int live_graphs = 2;
-  // Gradients stay allocated between steps: they are set to zero instead of None.
+  // True: gradients stay allocated between steps, because they are set to zero and not to None.
   bool kept_gradients = false;
 };
 
 struct AccountedPeak {
   std::int64_t bytes = 0;
-  std::string formula;  // with this cell's numbers
+  std::string formula;  // The formula with this cell's numbers.
 };
 
-// Float32, temporaries left out; gradients set to none after every step unless they are kept.
-// Modes: `forward` holds weights and the live graphs; `forward-backward` one graph, and gradients
-// while they grow (all along when kept); `step` AdamW's states besides. Error{kUsage} for inference
-// and other precisions, which have no closed form here.
+// The peak in float32, without temporaries. `forward` holds the weights and the live graphs;
+// `forward-backward` holds one graph and the gradients as they are made (all of them if
+// kept_gradients); `step` also holds AdamW's states. Throws Error{kUsage} for inference and for
+// other precisions, which have no closed form here.
 AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as);
 
 }  // namespace tracestep

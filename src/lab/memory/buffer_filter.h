@@ -1,4 +1,5 @@
-// Which buffers a table lists: all, or those of a phase and a component without some categories.
+// Selects the buffers that a table lists: all, or those of some phases and a component, without
+// some categories.
 #pragma once
 
 #include <set>
@@ -12,8 +13,10 @@ namespace tracestep {
 
 struct BufferFilter {
   std::set<Category> without = {};
-  std::set<Phase> phases = {};  // of the node that allocates; empty: any, and leaves
-  std::string component = {};   // a part of a model path: "attn", "layers.3.ffn"; empty: any
+  // Phases of the node that allocates the buffer; empty: any phase, and leaves.
+  std::set<Phase> phases = {};
+  // A part of a model path, such as "attn" or "layers.3.ffn"; empty: any.
+  std::string component = {};
 
   bool admits(const MappedBuffer& buffer) const;
   bool is_all() const { return without.empty() && phases.empty() && component.empty(); }
@@ -25,8 +28,8 @@ bool is_part_of(std::string_view component, std::string_view path);
 
 // The names that people give categories and phases: "optimizer_states", "backward".
 std::vector<std::string> category_names();
-Category category_named(std::string_view name);  // of category_names()
+Category category_named(std::string_view name);  // The category with one of category_names().
 std::vector<std::string> phase_names();
-Phase phase_named(std::string_view name);  // of phase_names()
+Phase phase_named(std::string_view name);  // The phase with one of phase_names().
 
 }  // namespace tracestep

@@ -21,18 +21,21 @@ class BudgetNotMet;  // passes/recompute_budget.h
 
 struct MemoryRunSpec {
   RunSpec step;
-  // By default one step is recorded; timed ones alternate with as many that are recorded too, which
-  // shows what recording costs. There is no noise criterion.
+  // By default one step is recorded and none is timed. Timed steps alternate with as many recorded
+  // ones, which shows the cost of recording. The noise criterion is not used.
   Protocol protocol = {.warmup = 1, .steps = 0, .recorded_steps = 1};
-  bool times = true;  // a further step measures kernel times: the cost of recomputing
+  // True: one more step measures the time of each kernel, from which the cost of recomputing
+  // follows.
+  bool times = true;
 };
 
 // The state when a request for memory failed.
 struct OutOfMemoryState {
   std::int64_t requested_bytes = 0, limit_bytes = 0, reserved_bytes = 0;
-  NodeId node = kNoNode;  // who asked; kNoNode: a weight, a state or an input, before the step
+  // The node that requested the memory; kNoNode: a weight, a state or an input, before the step.
+  NodeId node = kNoNode;
   Category category = Category::kTemporary;
-  bool on_host = false;  // the host's memory ran out, not the device's
+  bool on_host = false;  // True: the host's memory ran out and not the device's.
   std::vector<LiveAllocation> live;
   std::string message;
 };
@@ -41,12 +44,12 @@ struct OutOfMemoryState {
 struct Holding {
   int buffer = -1;                  // index into MemoryMap::buffers; -1: not predicted
   std::size_t alloc = 0;            // index into MemoryRun::events
-  std::optional<std::size_t> free;  // none: alive at the end
+  std::optional<std::size_t> free;  // The event that frees it; none: it is alive at the end.
   std::int64_t requested_bytes = 0, rounded_bytes = 0;
 };
 
-// The moment when one node has the most memory alive: its results and workspace are allocated,
-// nothing is freed yet.
+// The moment at which a node has the most memory alive: its results and workspace are allocated,
+// and nothing is freed yet.
 struct Moment {
   NodeId node = kNoNode;
   std::size_t event = 0;  // the last event before it
@@ -58,55 +61,59 @@ struct MemoryRun {
   MemoryRunSpec spec;
   std::string device;
   Status status = Status::kOk;
-  std::string detail;     // of a run that was not begun: why
-  bool measured = false;  // false: only predicted, without events
+  std::string detail;     // Why the run was not started; empty if it was.
+  bool measured = false;  // False: the bytes are only predicted, and there are no events.
   bool computes = true;
   Program program;
-  std::string recompute_note;  // the reason for the choice of the pass `recompute`
+  std::string recompute_note;  // What the pass `recompute` noted about its choice.
   DeviceTraits traits;
   BufferPlan buffer_plan;
-  MemoryMap map;                          // buffers that are predicted to live at each node
-  std::int64_t predicted_peak_bytes = 0;  // by the executor: that of `map`, or of the arena
-  std::optional<Plan> plan;               // of the arena; none: the executor has no arena
+  MemoryMap map;  // buffers that are predicted to live at each node
+  // The peak that the executor predicted: by `map`, or by the arena's plan.
+  std::int64_t predicted_peak_bytes = 0;
+  std::optional<Plan> plan;  // The arena's plan; nullopt: the executor has no arena.
   std::int64_t parameters = 0;
 
   // Every event since the device was made, in order; the blocks of warm-up steps are left out.
   std::vector<MemoryEvent> events;
-  std::map<std::uint64_t, std::string> leaf_at;  // the leaf's name, by the address of its block
-  std::size_t step_begin = 0;                    // the first event of the recorded step
+  // The name of the leaf in a block, by the block's address.
+  std::map<std::uint64_t, std::string> leaf_at;
+  std::size_t step_begin = 0;  // the first event of the recorded step
   std::int64_t step_begin_ns = 0, step_end_ns = 0;
   std::int64_t clock_to_unix_ns = 0;
   std::int64_t peak_bytes = 0, peak_reserved_bytes = 0;  // measured by the allocator
-  std::int64_t host_bytes = 0;                           // measured: in the host's memory
+  std::int64_t host_bytes = 0;                           // Measured bytes in the host's memory.
   std::vector<Holding> holdings;
-  std::vector<Moment> moments;        // by node that runs, in order
-  std::vector<std::int64_t> node_ns;  // kernel time by node; empty: not measured
+  // The fullest moment of each node that runs, in the order of running.
+  std::vector<Moment> moments;
+  std::vector<std::int64_t> node_ns;  // The kernel time of each node; empty: not measured.
   std::optional<OutOfMemoryState> oom;
-  HostAround host;  // around all steps; not where it is only predicted
+  // The state of the host around all steps; empty if the bytes are only predicted.
+  HostAround host;
 
-  // With timed steps: their median, that of those recorded in turn, and the time to record an
-  // event.
+  // If steps were timed: their median, the median of the recorded steps between them, and the time
+  // that recording an event takes.
   double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
 
-  // False: the run was not begun, since no choice of what to compute again meets its budget.
+  // False if the run was not started because no choice of recomputation meets its memory budget.
   bool has_program() const { return !program.nodes.empty(); }
   const MappedBuffer* buffer(const Holding& h) const {
     return h.buffer < 0 ? nullptr : &map.buffers[static_cast<std::size_t>(h.buffer)];
   }
 };
 
-// Out of memory is a result, not an exception.
+// Runs and records the step. Running out of memory is a result, not an exception.
 MemoryRun run_memory(const DeviceFactory& make_device, const MemoryRunSpec& spec);
 
 // Predicts the run from the program, without a device and without events.
 MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 
-// Adds what follows from the program to a run that was measured, where it is not there: a file of
-// finished cells does not keep it.
+// Adds to a measured run what follows from its program, if it is missing: the file of finished
+// cells does not keep it.
 void add_program(MemoryRun& run, const DeviceTraits& traits);
 
-// A step that is out of memory whatever it computes again: its predicted peak is the least one, and
-// it has no program.
+// The result for a step whose memory budget no recomputation meets: it is out of memory, its
+// predicted peak is the least one that was found, and it has no program.
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);
 
 // A sentence for each block or buffer without a partner, or with a size or lifetime other than

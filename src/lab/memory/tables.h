@@ -17,7 +17,8 @@ namespace tracestep {
 struct MemoryCell {
   MemoryRun run;
   std::int64_t limit_bytes = 0;  // 0: none
-  // The peak by another implementation's accounting; if set, it decides whether the cell fits.
+  // The peak by the accounting of another implementation; if it is set, it decides whether the cell
+  // fits.
   std::optional<AccountedPeak> accounted = {};
 };
 
@@ -27,13 +28,13 @@ std::string label_of(const MemoryCell& cell);
 // read.
 std::string source_of(const Program& program, const MappedBuffer& buffer);
 
-// The component and op under which tables add a buffer up: all layers together, AdamW's states of
-// all layers by kind ("ffn.w1", "adamw.m").
+// The component and op under which tables sum up a buffer: all layers together, and AdamW's states
+// of all layers by kind ("ffn.w1", "adamw.m").
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 
 // --- of several cells -------------------------------------------------------------------------
-// Rows: cells. Columns: the peak, predicted and measured; its ratio to fp32; the narrow copies of
-// weights; one tensor of the residual stream.
+// A row for each cell, with the peak, predicted and measured; its ratio to fp32; the bytes of the
+// weights' narrow copies; and one tensor of the residual stream.
 Table peak_table(std::span<const MemoryCell> cells);
 // Rows: cells; columns: bytes of each category at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
@@ -45,13 +46,13 @@ Table component_table(std::span<const MemoryCell> cells, const BufferFilter& fil
 // --- of one cell --------------------------------------------------------------------------------
 // Rows: categories; columns: at the peak, predicted and measured, and the most at any moment.
 Table category_table(const MemoryCell& cell);
-// Rows: phases; the highest total while the phase runs, and the node that runs then.
+// A row for each phase: the highest total while it runs, and the node that runs at that moment.
 Table phase_table(const MemoryCell& cell);
-// Rows: the largest buffers one by one, with path, op, source line and why they are alive.
+// A row for each of the largest buffers, with path, op, source line and why it is alive.
 Table largest_table(const MemoryCell& cell, std::size_t count = 10,
                     const BufferFilter& filter = {});
-// Rows: component, op and category at the peak, layers added up, the smallest as one row; the rows
-// add up to the peak.
+// A row for each component, op and category at the peak, with layers added up; the smallest ones
+// share a row. The rows add up to the peak.
 Table holder_table(const MemoryCell& cell);
 // Rows: every buffer of the step, predicted and measured, with its lifetime.
 Table buffer_table(const MemoryCell& cell, const BufferFilter& filter = {});
@@ -59,11 +60,12 @@ Table buffer_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // byte of the difference explained, and the cost of recording. Columns are empty where nothing was
 // measured.
 Table contract_table(const MemoryCell& cell);
-// Rows: stretches of the step, each with its highest moment; `rows` = 0: one row per node.
+// A row for each of several stretches of the step, with its highest moment; `rows` = 0: one row per
+// node.
 Table timeline_table(const MemoryCell& cell, std::size_t rows = 40);
 
-// Rows: every node that runs; columns: the bytes of each category that are alive at its fullest
-// moment, by the program, which add up to the total; the measured total beside it.
+// A row for each node that runs: the bytes of each category at its fullest moment, by the program,
+// which add up to the total, and the measured total beside them.
 Table stack_table(const MemoryCell& cell);
 
 // --- what one cell saves for backward ------------------------------------------------------------
@@ -80,18 +82,17 @@ Table ledger_table(const MemoryCell& cell);
 
 // --- backward ------------------------------------------------------------------------------------
 
-// Rows: values from before backward that it reads in the component of the filter, in the order of
-// the first reading; columns: who made it, type, bytes, whether it is as large as the residual
-// stream, and the reader.
+// A row for each value from before backward that backward reads in the filter's component, in the
+// order of first reading: its maker, type, bytes, whether it is as large as the residual stream,
+// and the reader.
 Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
-// Rows: blocks; columns: the bytes alive before and after its backward, what that freed, and the
-// bytes of gradients that follow, beside those of the program.
+// A row for each block: the bytes alive before and after its backward, the bytes that its backward
+// freed, and the bytes of its gradients, beside the program's figures.
 Table gradient_slope_table(const MemoryCell& cell);
 
 // Row: the work that backward repeats, and the bytes kept for that; no row if there is none.
 Table recompute_table(const MemoryCell& cell);
-// Bytes that are kept for nodes that run again, weights and inputs of the step left out: the inputs
-// of what is recomputed.
+// Bytes that are kept only as inputs of recomputed nodes, without weights and inputs of the step.
 std::int64_t held_for_recompute(const Program& program);
 
 // The cell of the grid that differs only by being in fp32; nullptr: the grid has none.
@@ -103,7 +104,8 @@ const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& o
 // format are left out under autocast.
 Table formula_table(const MemoryCell& cell);
 
-// Elements that one layer saves for backward, and bytes that are saved once beside the layers.
+// The elements that one layer saves for backward, and the bytes that are saved once outside the
+// layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
 // Elements of a layer as the course's PyTorch code saves them, with `scores` tensors of B·H·T².

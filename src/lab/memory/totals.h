@@ -1,4 +1,4 @@
-// Bytes per category, and what holds them: from these the memory tables are computed.
+// Sums up bytes by category and by holder; the memory tables are made from these sums.
 #pragma once
 
 #include <array>
@@ -21,7 +21,8 @@ constexpr std::size_t at(Category c) {
 }
 
 struct CategoryTotals {
-  ByCategory peak{}, highest{};  // at the peak of all; the most of each at any moment
+  // The bytes at the peak of the total, and the most of each category at any moment.
+  ByCategory peak{}, highest{};
 };
 
 // Totals by the program: buffers are allocated and freed at their nodes.
@@ -37,12 +38,12 @@ std::string words_of(Category category);
 
 // --- what holds the memory at a moment ---------------------------------------------------------
 
-// A row of a table of holders; a sum of several holders has no op and no category.
+// A row of a table of holders. A row that sums up several holders has no op and no category.
 struct Holder {
   std::string component;
   std::optional<std::string> op = {}, category = {};
   std::int64_t buffers = 0, bytes = 0, largest_bytes = 0;
-  std::string reason = {};  // why its first buffer is alive
+  std::string reason = {};  // Why its first buffer is alive.
 };
 
 class Holders {
@@ -50,7 +51,7 @@ class Holders {
   // `buffer` is nullptr for a block that was not predicted.
   void add(const MappedBuffer* buffer, std::int64_t bytes);
 
-  // The `most` largest, then one row for the others ("12 more").
+  // Rows for the `most` largest holders, then one row for the others ("12 more").
   std::vector<Holder> rows(std::size_t most) const;
   std::int64_t bytes() const { return bytes_; }
   std::int64_t buffers() const { return buffers_; }

@@ -1,7 +1,7 @@
-// One op by itself: a call of it forward and its gradient, each timed from an idle device until it
-// is idle again, with operands that the caches may hold or with swept caches, beside the time that
-// the device's bandwidth and arithmetic allow at best. Any registered op will do, one of a user's
-// own too.
+// Measures one op by itself: a call forward and its gradient, each timed from an idle device until
+// the device is idle again, with warm caches or with caches that were swept. The times stand beside
+// the least times that the device's bandwidth and arithmetic allow. Any registered op works, also
+// one of a user.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,27 @@
 namespace tracestep {
 
 struct OpSpec {
-  RunSpec run = {};       // its model, shape and mode are ignored; precision: of the operands
-  std::string call = {};  // "matmul{transpose_b=true}", as programs are printed (ir/print.h)
-  // The operands' shapes in the op's order, "512x64+64x256"; behind one ":i32" is another dtype
-  // than the precision's, ":50257" are indices (i64) below that number. Empty: no operands.
+  // The run's model, shape and mode are ignored; its precision is that of the operands.
+  RunSpec run = {};
+  // The op with its attributes, as programs are printed (ir/print.h): "matmul{transpose_b=true}".
+  std::string call = {};
+  // The operands' shapes in order: "512x64+64x256". A suffix ":i32" gives an operand another dtype
+  // than the precision's; ":50257" makes it indices (i64) below that number. Empty: the op has no
+  // operands.
   std::string shape = {};
-  bool is_cold = false;  // the caches are swept before each part
-  int copy = 1;          // of the same cell, measured as another one
+  bool is_cold = false;  // True: the caches are swept in front of each part.
+  int copy = 1;  // Numbers cells that are otherwise equal, so that one is measured several times.
   Protocol protocol = {};
 };
 
-// "matmul 512x64+64x256 fp32 cold", as tables and notes call a cell.
+// Names a cell in tables and notes: "matmul 512x64+64x256 fp32 cold".
 std::string label_of(const OpSpec& spec);
 Json key_of(const OpSpec& spec);
-double visit_weight(const OpSpec& spec);  // elements of operands
+// The relative time of a visit: the elements of the operands.
+double visit_weight(const OpSpec& spec);
 
-// Error{kUsage} naming "op", "shape" or the op for a call that is none, for a view (it launches
-// nothing), for a collective, and for operands that do not fit.
+// Throws Error{kUsage} naming "op", "shape" or the op: for text that is no call, for a view (it
+// launches nothing), for a collective, and for operands that the op does not accept.
 void check_op(const OpSpec& spec);
 // The program after all passes. Without a gradient rule the op has only a forward part.
 PartsProgram op_program(const OpSpec& spec, const Device& device);
@@ -44,10 +48,11 @@ struct OpResult : PartsResult {
   OpSpec spec;
 };
 OpResult visit(const DeviceFactory& make_device, const OpSpec& spec, const StopSignal* stop);
-std::vector<double> beside_samples(const OpResult& result);  // of forward, if it is ok
+// The times of forward; empty if the cell failed.
+std::vector<double> beside_samples(const OpResult& result);
 
-// FLOPs, bytes and best times of a part's kernels. A kernel takes at least as long as its bytes and
-// its FLOPs do; the sums are of these times.
+// The FLOPs and bytes of a part's kernels and their least times. A kernel takes at least the time
+// of its bytes and at least that of its FLOPs; the sums add the larger of the two over all kernels.
 struct PartWork {
   double flops = 0, bytes = 0, roof_ms = 0, by_bytes_ms = 0;
 };
@@ -56,7 +61,8 @@ struct OpWork {
 };
 OpWork work_of(const PartsProgram& program, const Ceilings& ceilings);
 
-// Rows: the parts of each cell, judged by the validity checker. `work`: of each result.
+// A row for each part of each cell, judged by the validity checker. `work`: the work of each
+// result, in the same order.
 Table op_table(std::span<const OpResult> results, std::span<const OpWork> work,
                const Json& environment);
 

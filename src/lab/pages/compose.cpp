@@ -162,7 +162,7 @@ class Composer {
     out.lines = std::move(found);
   }
 
-  // In their order, those that the text was read from and the first others.
+  // The rows from which the text was read and the first of the others, in their order.
   static std::vector<Row> shortened(std::span<const Row> rows, std::span<const RowRef> read) {
     const auto is_read = [&](const Row& row) {
       return std::ranges::any_of(read, [&](const RowRef& ref) { return row.is(ref); });
@@ -196,7 +196,7 @@ class Composer {
       std::ranges::stable_sort(out, {}, [&](const Row& row) { return key_of(s.by, row); });
     }
     if (s.pick == Selection::Pick::kAll) return out;
-    // All keys of the run are given: where several rows have them, a key is missing in the table.
+    // All keys of the run are given, so if several rows have them, the table lacks a key.
     const bool is_unclear = !s.as.empty() && s.pick == Selection::Pick::kFirst && out.size() > 1;
     if (is_unclear) {
       throw Refusal(Text(

@@ -1,5 +1,5 @@
-// A page filled from the tables of a report: sentences and lines whose figures know the cells they
-// are made of.
+// Fills a page from the tables of a report: the figures in its sentences and lines remember the
+// cells that they come from.
 #pragma once
 
 #include <limits>
@@ -12,17 +12,19 @@
 namespace tracestep::pages {
 
 struct Composed {
-  Text lead, more;                       // the answer, and what stands behind it
-  std::vector<RowRef> rows;              // the rows that the text was read from
-  std::vector<std::vector<Text>> lines;  // a table, its head first; empty: the page has none
-  std::vector<Chart> charts;             // without titles
-  // The smallest relative difference that a comparison of measured numbers states: half the width
-  // of a range over its middle; of two numbers, how far they lie apart. Infinite: there is none.
+  Text lead, more;           // The answer, and the sentences behind it.
+  std::vector<RowRef> rows;  // The rows from which the text was read.
+  // Rows of a small table, its head first; empty: the page has none.
+  std::vector<std::vector<Text>> lines;
+  std::vector<Chart> charts;  // The charts; their titles are still empty.
+  // The smallest relative difference between measured numbers on which the answer depends: for a
+  // range, half its width over its middle; for two numbers, their relative distance. Infinite: the
+  // answer compares nothing.
   double least_difference = std::numeric_limits<double>::infinity();
 };
 
-// Throws Unsupported where the answer lacks a figure, or its outcome says so ("No answer: …"). A
-// later sentence, or a line, that lacks one is left out.
+// Composes the answer. Throws Unsupported if the first sentence lacks a figure, or if its outcome
+// is "No answer: …". A later sentence or line that lacks a figure is left out.
 Composed compose(const Page& page, const Evidence& evidence);
 
 }  // namespace tracestep::pages

@@ -14,16 +14,16 @@ namespace tracestep::pages {
 
 // Columns: what, its formula, the formula with numbers, the value as text, as number and its unit.
 Table figure_table(std::string name);
-// Adds the figure's line, and returns what it is. Unsupported where its formula has no value.
+// Adds a row for the figure and returns its value. Throws Unsupported if the formula has no value.
 Quantity add_figure(Table& table, const Figure& figure, const Scope& scope);
 
-// The text with "{name}" or "{name:unit}" replaced. Unsupported where one has no value.
+// Replaces "{name}" and "{name:unit}" in the text. Throws Unsupported if a name has no value.
 std::string filled(std::string_view text, const Scope& scope);
 
-// A figure of a page as it is printed. As a unit has it: "ms", "± ms" (a mean with its deviation),
-// "ms band" (two digits and its band), "± factor" (a ratio and its interval), "bytes", "percent",
-// "%" (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio", or digits as fmt
-// has them (".3g").
+// Formats a value with a unit of a page's figures: "ms", "± ms" (a mean with its deviation), "ms
+// band" (two digits and the interval), "± factor" (a ratio with its interval), "bytes", "percent",
+// "%" (four digits), "+percent", "factor", "count", "flops", "tflops", "ratio", or an fmt
+// specification (".3g").
 Text shown(const Quantity& quantity, std::string_view unit);
 
 }  // namespace tracestep::pages

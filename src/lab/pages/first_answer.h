@@ -1,5 +1,6 @@
-// Composes the head of a command's result on screen: the answer in a sentence, and the one table
-// that bears it out. Both are pages (commands/, docs/pages.md), chosen by the result's schema.
+// Composes the beginning of a command's result on screen: the answer in a sentence, and the table
+// that supports it. Both are pages (commands/, docs/pages.md), which are found by the result's
+// schema.
 #pragma once
 
 #include <optional>
@@ -15,14 +16,14 @@
 
 namespace tracestep::pages {
 
-// The pages of a schema, "tracestep.bench/1"; none: the command answers no question.
+// The pages of a schema such as "tracestep.bench/1"; none: the command answers no question.
 std::span<const Page> answer_pages(std::string_view schema);
 
-// The help's text on a command: its first page, headed "bench | command | Measure". CHECKs that
-// there is one.
+// The help page of a command: its first page, with a heading such as "bench | command | Measure".
+// CHECKs that there is one.
 const Page& command_page(std::string_view command);
 
-// A table and the columns that are asked of it: "Shows: passes: products_percent, top_kernel".
+// A table and the columns of it that a page shows: "Shows: passes: products_percent, top_kernel".
 struct Shown {
   std::string table;
   std::vector<std::string> columns;
@@ -33,15 +34,16 @@ struct FirstAnswer {
   std::string sentence;
   std::string table;
 };
-// The answer of the first page whose rows are there; nullopt: there is none, as for a command that
-// has nothing measured yet. Pages may name the row `machine`: what `environment` has of numbers and
-// texts. Marks the columns that are asked for as results.
+// The answer of the first page whose rows exist; nullopt: none has them, for instance because the
+// command has measured nothing yet. Pages may use the row `machine`, which has the numbers and
+// texts of `environment`. Marks the columns that the page shows as results.
 std::optional<FirstAnswer> first_answer(std::string_view schema, std::vector<Table>& tables,
                                         const Json& environment);
 
-// The charts of all its pages that these tables support, the first of a page titled by its answer,
-// others by their tables. A chart of a kind of table, "stack", is one for each table of that kind,
-// "stack@small context 128 step"; several are titled by the question and their cells.
+// The charts of all pages of the schema that these tables support. The first page's charts are
+// titled by its answer, others by their tables. A chart of a kind of table ("stack") is made for
+// each table of the kind ("stack@small context 128 step"); if there are several, they are titled by
+// the question and their cells.
 std::vector<Chart> answer_charts(std::string_view schema, std::vector<Table> tables,
                                  const Json& environment);
 

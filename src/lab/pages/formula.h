@@ -33,15 +33,16 @@ struct LookUp {
   std::vector<std::string> keys;
 };
 
-// The names that a formula may use. Functions that are not set know nothing.
+// The names that a formula may use. A function that is not set knows no names.
 struct Scope {
   std::function<std::optional<Quantity>(std::string_view name)> figure = {};
   std::function<std::span<const Evidence::Row>(std::string_view name)> rows = {};
   std::function<Quantity(const LookUp& asked)> look_up = {};
-  // "element.what" of something that is no row; nullopt: there is no such element.
+  // The value of "element.what" for an element that is no row of a table; nullopt: there is no such
+  // element.
   std::function<std::optional<Quantity>(std::string_view element, std::string_view what)> member =
       {};
-  // In text only: what a name stands for that is no number.
+  // The text that a name stands for if it is no number; used in texts only.
   std::function<std::optional<std::string>(std::string_view name)> word = {};
 };
 
@@ -50,8 +51,9 @@ struct Evaluated {
   std::string numbers;  // the formula with a number in place of each name, cell and look-up
 };
 
-// CHECKs that the text is such a formula and that it names nothing unknown: formulas are ours.
-// Unsupported when a cell is missing or the number is not finite.
+// Evaluates a formula. CHECKs that the text is a formula and uses known names only, because
+// formulas come from our own pages. Throws Unsupported if a cell is missing or the number is not
+// finite.
 Evaluated evaluate(std::string_view formula, const Scope& scope);
 
 // "3,406,809,600", "0.01000214", "1.5e-05": up to seven digits, whole numbers with all of theirs.

@@ -29,70 +29,77 @@
 
 namespace tracestep::pages {
 
-// Which rows of a table: "most flops of cells[mode step; status ok] by context".
+// Selects rows of a table: "most flops of cells[mode step; status ok] by context".
 struct Selection {
   enum class Pick { kFirst, kLast, kMost, kLeast, kCommonest, kAll };
   Pick pick = Pick::kFirst;
-  std::string key = {};     // most, least: a formula over columns; commonest: a column
-  std::string source = {};  // a table, or the name of other rows
-  std::string of = {};      // "table@row": the table of that row's label
-  std::string beside = {};  // "beside row": the same run but for the conditions
-  std::string like = {};    // "table like row": rows of the same cell
-  std::string as = {};      // "table as row": rows with that row's keys, but for the conditions
+  std::string key = {};     // For most and least: a formula over columns; for commonest: a column.
+  std::string source = {};  // A table, or the name of rows that were selected before.
+  std::string of = {};      // For "table@row": the row whose label names the table.
+  // For "beside row": the row whose run is meant, except for the conditions.
+  std::string beside = {};
+  std::string like = {};  // For "table like row": the row whose cell the rows must have.
+  // For "table as row": the row whose keys the rows must have, except for the conditions.
+  std::string as = {};
   std::vector<std::string> conditions = {};
-  std::string by = {};  // the order: a formula over columns, the least first
+  std::string by = {};  // A formula over columns by which the rows are sorted, the least first.
 };
 
-// "- what | how it is made (unit): name = formula". Without a formula the name's value is given.
+// A line "- what | how it is made (unit): name = formula". Without a formula, code sets the value
+// of the name.
 struct Figure {
   std::string what, unit, name, formula;
-  std::string made = {};  // instead of the formula, for a reader
+  std::string made = {};  // How the value is made, in words for readers, in place of the formula.
 };
 
-// "? name: left with right to high", and what is said in each case.
+// A comparison "? name: left with right to high", and the sentence for each of its outcomes.
 struct Outcome {
-  std::string name = {}, left = {}, right = {}, high = {};  // without `high`: of two numbers
-  bool is_text = false;                                     // two cells with texts
+  // Without `high`, two numbers are compared.
+  std::string name = {}, left = {}, right = {}, high = {};
+  bool is_text = false;  // True: two cells with texts are compared.
   std::map<Ordering, std::string> cases = {};
 };
 
-// A line for each row.
+// A line that is printed for each row of a selection.
 struct Lines {
   std::string row = {}, rows = {};
   std::vector<std::pair<std::string, Selection>> beside = {};
   std::vector<std::string> head = {}, cells = {};
 };
 
-// A piece of a page that is printed; blocks come in order.
+// A printed piece of a page; blocks are printed in order.
 struct Block {
   enum class Kind { kText, kOutcome, kLines };
   Kind kind = Kind::kText;
-  bool is_alternative = false;  // "Or: ": where the block before it lacks its rows
+  // True for "Or: ": the block is used if the rows of the block before it do not exist.
+  bool is_alternative = false;
   std::string text = {};
   Outcome outcome = {};
   Lines lines = {};
 };
 
-// "Chart: lines scaling {…}": what stands below the answer, with the options of a Chart.
+// A chart below the answer, with its options: "Chart: lines scaling {…}".
 struct Drawing {
-  std::string kind, table, of;  // of: "table@row", the table of that row's label
-  Json options;                 // a text "=row.column" stands for that cell
+  std::string kind, table, of;  // `of`: for "table@row", the row whose label names the table.
+  Json options;                 // The options; a text "=row.column" stands for that cell.
 };
 
 struct Page {
-  std::vector<std::string> head = {};  // "pass-times", "1.1.3 b", "Time"
-  // "Question", "Claimed", "Right", "Note", "Trap"; the last two may be there several times.
+  std::vector<std::string> head = {};  // The parts of the heading: "pass-times", "1.1.3 b", "Time".
+  // The labelled texts "Question", "Claimed", "Right", "Note" and "Trap"; the last two may occur
+  // several times.
   std::vector<std::pair<std::string, std::string>> labelled = {};
-  std::string command = {};  // without "tracestep"
+  std::string command = {};  // The command, without "tracestep" in front.
   std::vector<std::pair<std::string, Selection>> rows = {};
   std::vector<Figure> figures = {};
-  std::vector<Outcome> phrases = {};  // outcomes with a name, which texts use as {name}
+  std::vector<Outcome> phrases = {};  // Named comparisons, whose outcome texts insert as {name}.
   std::vector<Block> blocks = {};
   std::vector<Drawing> charts = {};
   int line_count = 0;
 
   const Figure* figure(std::string_view name) const;
-  std::string text(std::string_view label) const;  // empty where there is none
+  // The text with this label; empty if there is none.
+  std::string text(std::string_view label) const;
   const Selection* selection(std::string_view name) const;
   const Outcome* phrase(std::string_view name) const;
 };
@@ -100,23 +107,24 @@ struct Page {
 // The parts between separators, without blanks around them.
 std::vector<std::string> split(std::string_view text, std::string_view separator);
 
-// CHECKs the form, naming the page.
+// Parses the pages of a file. CHECKs their form and names the page that is wrong.
 std::vector<Page> parse(std::string_view markdown);
 
-// "{name:spec}", taken apart; "{?name}" is a condition.
+// The parts of a placeholder "{name:spec}"; "{?name}" is a condition.
 struct Placeholder {
   bool is_condition = false;
   std::string name, spec;
 };
-// A template in pieces: plain words, each followed by a placeholder but for the last.
+// A template in pieces: each has plain words and a placeholder behind them; the last one has words
+// only.
 struct Template {
   std::vector<std::string> plain;
   std::vector<Placeholder> places;
 };
 Template template_of(std::string_view text);
 
-// Every table and column that a page names: ("cells", "flops"). A table without a column: of a
-// selection. A page that names what no experiment declares is found by these.
+// Every table and column that a page names, as ("cells", "flops"); a table without a column comes
+// from a selection. A test uses it to find pages that name what no experiment declares.
 std::vector<std::pair<std::string, std::string>> names_in(const Page& page);
 
 }  // namespace tracestep::pages

@@ -1,4 +1,5 @@
-// A table with the values of one key across: size against context, as handouts have it.
+// Arranges rows as a table with one key across, for example model size against context, as course
+// handouts do.
 #pragma once
 
 #include <span>
@@ -13,27 +14,30 @@ namespace tracestep::pages {
 
 struct Pivot {
   std::string title = {};
-  std::vector<std::string> down = {};  // columns of keys
-  std::string across = {};             // a column of keys
-  std::string value = {};  // a column; of samples, the mean and the standard deviation are shown
-  std::vector<std::pair<std::string, std::string>> where = {};  // column, text: of the rows
-  std::vector<std::string> order = {};  // of sizes; those that are not named come as they are
+  std::vector<std::string> down = {};  // Key columns whose values identify the rows.
+  std::string across = {};             // The key column whose values become columns.
+  // The column with the values; of samples, the mean and the standard deviation are shown.
+  std::string value = {};
+  // Column and text that rows must have.
+  std::vector<std::pair<std::string, std::string>> where = {};
+  // The order of sizes; sizes that are not named keep the order of the rows.
+  std::vector<std::string> order = {};
 };
 
-// The table "pivot" of the rows of these tables. Keys that are numbers stand by their size; a cell
-// reads as people read its value: "25.4 ± 0.9 ms", "1.50 GiB", "OOM"; bytes that do not fit are
-// marked, and a note says what they exceed; another how many samples a mean is of. A cell is one
-// row of the tables, and all cells of a row are alike in every key but the one across: keys in
-// which they would differ go down as well. A run of an earlier table stands for the same one in a
-// later table. Error{kInput}: two rows of a table are alike in all keys. No rows where no table has
-// such columns.
+// Builds the table "pivot" from the rows of these tables. Numeric keys are sorted by value. A value
+// is formatted for people: "25.4 ± 0.9 ms", "1.50 GiB", "OOM". Bytes that do not fit are marked,
+// and a note says what they exceed; another note gives the number of samples of a mean. Each value
+// is one row of the tables; rows that would fall into one row of the pivot but differ in another
+// key get that key as a further column. A run in an earlier table takes precedence over the same
+// run in a later one. Throws Error{kInput} if two rows of a table agree in all keys. Has no rows if
+// no table has these columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 
-// The cell in a row of the table; nullptr: the table has no such column.
+// The cell of a column in a row of the table; nullptr if the table does not have the column.
 const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column);
-// A text as it is, other values as JSON, an empty cell as "".
+// A text without quotes, another value as JSON, and an empty cell as "".
 std::string words_of(const Json& cell);
-// The numbers of a list; empty: it is none.
+// The numbers of a list; empty if the value is no list of numbers.
 std::vector<double> numbers_in(const Json& list);
 
 }  // namespace tracestep::pages

@@ -58,7 +58,7 @@ struct Distance {
   double relative() const { return size > 0 ? std::sqrt(difference / size) : 0.0; }
 };
 
-// All that the exact numbers depend on.
+// Everything on which the exact numbers depend.
 std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }

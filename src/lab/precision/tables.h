@@ -13,8 +13,8 @@
 
 namespace tracestep {
 
-// The formats themselves: bits, range, spacing, and how large a square may get. Computed from the
-// conversions of base/half.h and the compiler's own types.
+// A row for each number format: bits, range, spacing, and the largest number whose square is
+// finite. Computed from the conversions of base/half.h and the compiler's types.
 Table format_table();
 
 // --- sums ---------------------------------------------------------------------------------------
@@ -31,16 +31,16 @@ std::vector<Accumulation> accumulations();
 
 struct Accumulated {
   double value = 0;
-  std::int64_t stall = 0;  // additions that changed the sum; `count` when all did
+  std::int64_t stall = 0;  // How many additions changed the sum; `count` if all did.
 };
-// Each addition in float32, rounded to the sum's dtype.
+// Sums up: each addition is done in float32 and rounded to the sum's dtype.
 Accumulated accumulate(const Accumulation& experiment);
 // Adds by the device's own kernels: a program that adds once, run `count` times. nullopt on a
 // device without the dtypes.
 std::optional<double> accumulate_on(Device& device, const Accumulation& experiment);
 
-// Rows: experiment; columns: value, error, where it stalls and why; with `device` also its value
-// and whether the bits are the same.
+// A row for each experiment: value, error, after how many terms the sum stops growing, and why;
+// with `device` also the device's value and whether its bits are the same.
 Table accumulation_table(Device* device = nullptr);
 
 // --- mixed precision ----------------------------------------------------------------------------
@@ -58,14 +58,15 @@ std::vector<Column> norm_columns();
 
 // --- steps ---------------------------------------------------------------------------------------
 
-// The part of a model whose float64 result is affordable.
+// How much of a model is compared with float64, which is slow.
 struct ErrorSpec {
-  std::int64_t layers = 2;   // at most; 0: no errors
-  std::int64_t tokens = 16;  // of one sequence
+  std::int64_t layers = 2;   // The most layers; 0: no errors are computed.
+  std::int64_t tokens = 16;  // The most tokens, of one sequence.
 };
 struct StepError {
   std::int64_t layers = 0;
-  double loss = 0, logits = 0, gradients = 0;  // relative, of norms
+  // Relative errors: of the loss, and by norms of the logits and the gradients.
+  double loss = 0, logits = 0, gradients = 0;
 };
 // Runs a step in float64, against which precisions are measured: for the model cut to
 // `error.layers`, with the same seed. The float64 result is kept between calls while only the
@@ -77,7 +78,7 @@ class StepErrors {
   StepErrors(const StepErrors&) = delete;
   StepErrors& operator=(const StepErrors&) = delete;
 
-  // nullopt when no layers are asked for.
+  // The errors of a run; nullopt if no layers are asked for.
   std::optional<StepError> of(const DeviceFactory& make_device, const RunSpec& step);
 
  private:
@@ -85,7 +86,7 @@ class StepErrors {
   const DeviceFactory make_reference_;
   const ErrorSpec error_;
   std::unique_ptr<CutModel> exact_;
-  std::string exact_key_;  // the run that the exact result belongs to
+  std::string exact_key_;  // Identifies the run of the stored float64 result.
 };
 
 struct PrecisionCell {
@@ -95,10 +96,10 @@ struct PrecisionCell {
 // Rows: cell; columns: time, speed against fp32, peak, errors against float64.
 Table precision_step_table(std::span<const PrecisionCell> cells);
 
-// Rows: cells other than fp32 whose fp32 twin ran, by component; columns: kernels' time forward and
-// backward in a recorded step, the same in fp32, and the ratio.
+// For each cell in another precision than fp32 whose fp32 cell also ran, a row for each component:
+// the kernel times of forward and backward in a recorded step, the same in fp32, and the ratio.
 Table precision_component_table(std::span<const PrecisionCell> cells);
-// The cell that differs only by being in fp32, if it is there and ran; else nullptr.
+// The cell that differs from this one only in being fp32; nullptr if there is none or it failed.
 const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult& of);
 
 }  // namespace tracestep

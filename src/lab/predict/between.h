@@ -1,4 +1,5 @@
-// Models the time of a step beyond its kernels: gaps between them, and the host that launches them.
+// Models the time of a step outside its kernels: gaps between kernels, and the host's time for
+// launching them.
 #pragma once
 
 #include <span>
@@ -7,15 +8,16 @@
 
 namespace tracestep {
 
-// The model for one executor.
+// The parameters of the model for one executor.
 struct Between {
-  double gap_us = 0;    // for each kernel
-  double slowdown = 0;  // relative: kernels one behind the other beside kernels timed by themselves
-  // The host's time for launching a product (the library chooses a kernel first) and any other
-  // kernel; only where kernels run asynchronously.
+  double gap_us = 0;  // The gap behind each kernel.
+  // How much longer kernels take in a sequence than kernels timed alone: 0.1 is 10 %.
+  double slowdown = 0;
+  // The host's time for launching a matrix product, for which the library chooses a kernel first,
+  // and for any other kernel. Only if kernels run asynchronously.
   double product_issue_us = 0, other_issue_us = 0;
-  // In a calibration nine of ten steps were issued in at most (1 + this) times as long as that, and
-  // at least as much of it.
+  // The spread of the host's time: in a calibration, nine of ten steps were issued in between 1 /
+  // (1 + host_spread) and (1 + host_spread) times the modelled time.
   double host_spread = 0;
 
   // The time from the start of a kernel until the next one can begin.
@@ -29,8 +31,8 @@ struct Between {
 Between between_kernels(std::span<const CalibratedStep* const> steps, ExecutorKind executor,
                         bool is_asynchronous);
 
-// When a queue of launches has been worked off: a kernel runs when the host has launched it and the
-// one before has ended.
+// Computes when a queue of launches is finished: a kernel starts when the host has launched it and
+// the kernel before it has ended.
 class LaunchQueue {
  public:
   void add(double issue_us, double kernel_us);

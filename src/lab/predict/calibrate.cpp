@@ -26,7 +26,7 @@ namespace {
 // the step and for each of its kernels the quietest counts.
 constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
-// On a GPU: what the host takes for a launch still falls in a step's first runs.
+// More runs on a GPU, where the host's time for a launch still falls during a step's first runs.
 constexpr int kWarmAlone = 3, kTimedAlone = 9;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
 // A power limit lowers clocks within some tens of milliseconds.

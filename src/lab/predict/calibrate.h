@@ -1,4 +1,4 @@
-// Measures what calibrations hold: small steps, once as they are and once with every kernel timed.
+// Measures a calibration: runs small steps, once as they are and once with every kernel timed.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,11 @@ namespace tracestep {
 struct CalibrationStep {
   RunSpec run;
   bool is_held_out = false;  // CalibratedStep::is_held_out
-  // Large enough to draw the power that a long training draws: it runs for a while before it is
-  // timed, and its median counts, so that its times are those that the device keeps up.
+  // True: the step is large enough to draw the power of a long training. It runs for a while before
+  // it is timed, and its median counts, so its times are at clocks that the device can sustain.
   bool is_sustained = false;
-  bool is_metered = false;  // measures its power afterwards; sustained steps always do
+  // True: its power is measured afterwards. That of sustained steps always is.
+  bool is_metered = false;
 };
 // The steps of a calibration: models of one to three layers whose sizes are none of the presets',
 // in each of these precisions, with composite kernels and without, with both forms of attention,
@@ -32,31 +33,34 @@ struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()
   std::string date_utc = {};
-  // Every step is measured once; rounds after that begin no step when this time is over.
+  // Every step is measured once. After that time (seconds; 0: no limit) no further round is
+  // started.
   double most_seconds = 0;  // 0: all rounds
-  // A calibration of the same plan that ended early: its steps are not measured again.
+  // A calibration by the same plan that ended early; its steps are not measured again.
   std::optional<Calibration> begun = {};
   std::function<void(const std::string& step, std::size_t index, std::size_t count)> progress = {};
-  // Called with what there is every few seconds, and when a signal to stop came.
+  // Called every few seconds with what is measured up to now, and when a signal to stop came.
   std::function<void(const Calibration& begun)> keep = {};
 };
-// nullopt: a signal to stop came. Errors: kOutOfMemory naming the step.
+// Measures the calibration; nullopt: a signal to stop came. Throws Error{kOutOfMemory} naming the
+// step.
 std::optional<Calibration> calibrate(const DeviceFactory& make_device, const CalibrationPlan& plan,
                                      const StopSignal* stop = nullptr);
 
-// Steps of a calibration run again, to see whether the device still takes as long.
+// The result of running steps of a calibration again, to see whether the device is still as fast.
 struct SpotCheck {
   struct Step {
     std::string label;
     double then_ms = 0, now_ms = 0;
   };
   std::vector<Step> steps;
-  double ratio = 1;  // median of now over then
+  double ratio = 1;  // The median of the times now over the calibrated times.
 };
-// Runs three of the steps held out again: a second or less on a device as it was.
+// Runs three of the held-out steps again, which takes a second or less if the device is as fast as
+// before.
 SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
                      const Place& place);
-// A sentence on the check: empty while the ratio is within `tolerance` of 1.
+// A sentence about the check; empty if the ratio is within `tolerance` of 1.
 std::string verdict_of(const SpotCheck& check, const std::string& date_utc,
                        double tolerance = 0.15);
 

@@ -1,5 +1,5 @@
-// Calibration: how long a device's kernels took in a few small steps, with what they had to do.
-// Kept in a file; what is predicted from it is in time_model.h.
+// A calibration holds how long a device's kernels took in a few small steps, and how much work each
+// did. It is kept in a file; time_model.h predicts from it.
 #pragma once
 
 #include <filesystem>
@@ -14,30 +14,30 @@
 
 namespace tracestep {
 
-// A step that was run: its launches, alike ones merged, and its time as a whole.
+// A measured step: its launches, with equal ones merged, and its whole time.
 struct CalibratedStep {
   Json key;  // key_of() of its RunSpec
   ExecutorKind executor = ExecutorKind::kEager;
-  double wall_ms = 0;   // median, nothing recorded
-  double busy_ms = 0;   // kernels' time, recorded: that of `kernels` together
-  double issue_ms = 0;  // until the host had issued it, nothing recorded
-  double watts = 0;     // drawn by the device while it ran again and again; 0: not measured
+  double wall_ms = 0;   // The median time of the step without recording.
+  double busy_ms = 0;   // The recorded time of all its kernels together.
+  double issue_ms = 0;  // The time until the host has launched the whole step, without recording.
+  double watts = 0;  // The power that the device drew while the step was repeated; 0: not measured.
   std::int64_t launches = 0;
-  // Rates are not fitted to this step: it shows how good they are.
+  // True: the step is not used to fit rates but to check them.
   bool is_held_out = false;
 
   struct Launch {
     std::string kernel = {};
     KernelClass kernel_class = KernelClass::kElementwise;
     MeasuredWork work = {};
-    std::int64_t count = 1;  // launches with the same work
+    std::int64_t count = 1;  // The number of launches with the same work.
     ProductShape product = {};
   };
   std::vector<Launch> kernels = {};
 };
 
 struct Calibration {
-  // The device and the build: a calibration is for these alone.
+  // The device and the build; a calibration is valid for these only.
   Json identity;
   std::string date_utc;
   DeviceKind kind = DeviceKind::kCpu;
@@ -45,16 +45,16 @@ struct Calibration {
   CacheSizes caches = {};
   // The rate of the link to the host's memory, each way; 0: not measured, or there is no such link.
   double host_bytes_per_us = 0;
-  // Products of a GPU, for ProductTimes: whole grids, and those of sizes that steps have.
+  // Products on a GPU, for ProductTimes: on a whole grid of sizes, and of sizes that steps have.
   std::vector<MeasuredProduct> products = {}, sized_products = {};
   std::vector<CalibratedStep> steps = {};
 };
 
 // Writes one JSON object with a checksum of its content.
 std::string text_of(const Calibration& calibration);
-// Errors: kInput naming `where` for text that is damaged, of another version, or holds numbers that
-// no measurement gives; and when `identity` is that of another device, with what differs (an empty
-// object is that of any). Only of one that ended early may steps be missing.
+// Reads a calibration. Throws Error{kInput} naming `where` if the text is damaged, of another
+// version, or has impossible numbers; and, naming the difference, if `identity` is that of another
+// device (an empty object fits any). Steps may only be missing in a calibration that ended early.
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity, bool may_lack_steps = false);
 

@@ -1,5 +1,5 @@
-// Devices that need not be here, as their makers describe them: data/devices.csv as structs, and
-// how a name that a person types, or that a driver reports, finds one.
+// Devices as their makers describe them, which need not be in this machine: data/devices.csv as
+// structs, and how to find one by a name that a person types or a driver reports.
 #pragma once
 
 #include <span>
@@ -17,28 +17,30 @@ namespace tracestep {
 // (bench/results/parallel-h200x2.md).
 inline constexpr double kLinkShare = 0.73;
 
-// A device as its vendor describes it. 0 and empty: not stated, or it has none.
+// A device as its vendor describes it. A figure that is 0 or empty is not stated, or the device has
+// no such part.
 struct PublishedDevice : DevicePeaks {
-  std::string words;  // words of its name besides its memory: "h100 sxm sxm5 hbm3"
+  std::string words;  // The words of its name without its memory: "h100 sxm sxm5 hbm3".
   std::string form;   // "SXM", "PCIe", "laptop"
   std::string maker;
-  std::string link;         // between devices of one host, beside PCIe: "NVLink"
-  double link_gb_s = 0;     // of `link`, each way, nominal
-  int link_ranks = 0;       // devices that it joins
-  double memory_gb = 0;     // as its name says
-  double usable_gib = 0;    // memory that a program can use
-  std::string usable_from;  // "measured", "reported" by drivers, "estimated"
-  std::string source;       // of the peaks
-  std::string generation;   // a row of data/generations.csv
-  ReachedShares shares;     // that generation's
+  std::string link;       // The link between devices of one host, besides PCIe: "NVLink".
+  double link_gb_s = 0;   // The nominal rate of `link` in each direction.
+  int link_ranks = 0;     // How many devices the link joins.
+  double memory_gb = 0;   // The memory as the device's name gives it.
+  double usable_gib = 0;  // The memory that a program can use.
+  // Where usable_gib comes from: "measured", "reported" by drivers, or "estimated".
+  std::string usable_from;
+  std::string source;      // Where the peaks come from.
+  std::string generation;  // a row of data/generations.csv
+  ReachedShares shares;    // The shares that devices of this generation reach.
 
   double tflops(std::string_view precision) const {
     return precision == "fp32" ? fp32_tflops : bf16_tflops;
   }
-  // True if programs of this build, which are those of an NVIDIA GPU, can be timed on it.
+  // True if times can be predicted: programs of this build use an NVIDIA GPU.
   bool has_times() const { return maker == "NVIDIA"; }
-  // GB/s each way between `ranks` devices of one host: the link's, or PCIe's where that joins
-  // fewer; 0: more than a host holds.
+  // The GB/s in each direction between `ranks` devices of one host: those of the link, or of PCIe
+  // if the link joins fewer devices. 0: a host does not hold that many.
   double host_link_gb_s(int ranks) const;
   // The part of host_link_gb_s() that collectives reach.
   double reached_link_gb_s(int ranks) const;
@@ -46,11 +48,12 @@ struct PublishedDevice : DevicePeaks {
 
 std::span<const PublishedDevice> published_devices();
 
-// The devices that a name may mean. A laptop's device has to be called one; where the form is not
-// said, the SXM module is meant.
+// The devices that a name may mean. The name of a laptop's device must say "laptop"; if the form is
+// missing, the SXM module is meant.
 struct DevicesOfName {
-  std::vector<const PublishedDevice*> devices;  // several: the name leaves it open
-  std::vector<const PublishedDevice*> others;   // told apart by their form or memory alone
+  std::vector<const PublishedDevice*> devices;  // Several entries mean that the name is ambiguous.
+  // Devices that differ from those only in form or memory.
+  std::vector<const PublishedDevice*> others;
 };
 // Looks up "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": in any case, with or without blanks.
 // No device where the name has a word that is none of the device's ("4080 SUPER").
@@ -64,9 +67,8 @@ const PublishedDevice* known_device(std::string_view name);
 DevicesOfName require_device(const About& where, const std::string& name);
 std::vector<std::string> published_device_names();
 
-// Data sheets of devices, which need not be here. Rows: devices; columns: dense peaks of products
-// by precision, memory, links and power, and where each comes from. A figure that a maker does not
-// state is null.
+// A table of the known devices, with dense peaks of products by precision, memory, links and power,
+// and the source of each figure. A figure that the maker does not state is null.
 Table device_table();
 
 // Adds the column "published" to a table of measured ceilings (lab/profile/tables.h): what the

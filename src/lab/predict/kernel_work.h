@@ -1,6 +1,6 @@
 // Describes the work of each kernel of a program by a few quantities that its time grows with:
-// operations, bytes by how far away they are, elements that a product packs. Derived from the
-// program alone.
+// operations, bytes by the cache that holds them, elements that a product packs. They are derived
+// from the program alone.
 #pragma once
 
 #include <array>
@@ -20,15 +20,17 @@ namespace tracestep {
 
 enum class Effort : std::uint8_t {
   kLaunches,     // always 1
-  kOperations,   // FLOPs, or the elements of a kernel that has none
-  kNearBytes,    // read and written, where each core's own cache still has them
-  kSharedBytes,  // in the cache that the cores share
-  kMemoryBytes,  // in memory
-  kPackedA,      // elements that a product copies into its own order
+  kOperations,   // FLOPs, or elements for a kernel without FLOPs.
+  kNearBytes,    // Bytes read and written that are still in a core's own cache.
+  kSharedBytes,  // Bytes read and written that are in the cache shared by the cores.
+  kMemoryBytes,  // Bytes that are in memory and in no cache.
+  kPackedA,      // Elements that a product copies into its own order.
   kPackedB,
-  kResults,  // elements of a product's result, once for each stretch of K that is added to them
-  kDepth,    // on a GPU, the elements that each result of a product adds up one after the other
-  kRows,     // of a reduction or of attention, once for each part that a row is cut into
+  // Elements of a product's result, counted once for each block of K that is added to them.
+  kResults,
+  kDepth,  // On a GPU, how many terms each element of a product's result sums one after the other.
+  // Rows of a reduction or of attention, counted once for each part into which a row is cut.
+  kRows,
 };
 inline constexpr Effort kAllEfforts[] = {
     Effort::kLaunches,    Effort::kOperations, Effort::kNearBytes, Effort::kSharedBytes,
@@ -36,7 +38,7 @@ inline constexpr Effort kAllEfforts[] = {
     Effort::kDepth,       Effort::kRows};
 std::string_view name_of(Effort effort);
 
-// In the names of kernels that multiply float32 by parts (passes/by_parts.cpp).
+// The suffix in names of kernels that multiply float32 as float16 parts (passes/by_parts.cpp).
 inline constexpr std::string_view kByParts = " by parts";
 
 using Efforts = std::array<double, std::size(kAllEfforts)>;
@@ -58,7 +60,8 @@ struct ProductShape {
 };
 ProductShape product_shape(const Program& program, const Node& node);
 
-// "matmul f32,f32>f32 kk": op, dtypes, and what else its speed depends on.
+// The kernel's name: op, dtypes, and whatever else its speed depends on, as in "matmul f32,f32>f32
+// kk".
 std::string work_name(const Program& program, const Node& node);
 
 struct KernelWork {
@@ -67,7 +70,7 @@ struct KernelWork {
   KernelClass kernel_class = KernelClass::kElementwise;
   Efforts amounts{};
   ProductShape product = {};
-  double host_bytes = 0;  // bytes_over_link(); not among `amounts`
+  double host_bytes = 0;  // The bytes of bytes_over_link(), which `amounts` does not include.
   // Kernels whose times, added up, stand for this one if it was not measured. Empty: there are
   // none.
   std::vector<KernelWork> parts = {};
@@ -79,20 +82,20 @@ double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, co
 
 // Bytes that a device keeps closer than its memory; 0: there is no such cache.
 struct CacheSizes {
-  std::int64_t near_bytes = 0;    // of all cores together
-  std::int64_t shared_bytes = 0;  // also holds what the near ones hold
+  std::int64_t near_bytes = 0;  // The near caches of all cores together.
+  // The shared cache, which also holds the contents of the near ones.
+  std::int64_t shared_bytes = 0;
 };
 
-// An entry for every launch, in order. How near bytes are depends on how many others were touched
-// since, in a step that runs again and again. With several threads, operations are those of the
-// thread with the most.
+// The work of every launch, in order. Whether bytes are in a cache depends on how many other bytes
+// the repeated step touched since. With several threads, operations are those of the busiest
+// thread.
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
                                     const CacheSizes& caches);
 
-// How much of a device's memory its caches hold. Of the CPU, from /sys under `root` or else usual
-// sizes: the second level of as many cores as there are threads, and the third. Of a GPU one size
-// is assumed for the cache that all its cores share; the rates of a calibration make up for what it
-// lacks.
+// The sizes of a device's caches. On a CPU they come from /sys under `root`, or are usual sizes:
+// level 2 of as many cores as there are threads, and level 3. For a GPU, one size is assumed for
+// its shared cache; the fitted rates of a calibration absorb the error.
 CacheSizes cache_sizes(const DeviceTraits& traits, const std::filesystem::path& root = "/");
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// Adds the launches of a step up: one after the other, by phase and component, and as they run
-// beside each other on lanes or between ranks. Times of launches come from a TimeModel.
+// Adds up the launches of a step: in sequence, by phase and component, and overlapping on lanes or
+// between ranks. The time of each launch comes from a TimeModel.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@
 
 namespace tracestep {
 
-// True if nodes of the program run beside others, or between ranks.
+// True if nodes of the program overlap others on a lane, or communicate between ranks.
 bool has_lanes(const Program& program);
 
-// Kernels added up by phase and component.
+// Sums of kernel times by phase and component.
 class PartSums {
  public:
   void add(const Origin& origin, double us);
@@ -31,32 +31,33 @@ class PartSums {
 
 class LaunchSum {
  public:
-  // Keeps references to all three.
+  // Keeps references to all three arguments, which must outlive it.
   LaunchSum(const Program& program, const std::optional<Link>& link, const Between& between);
 
-  // The time by the link; nullopt: the node is no collective, or no link is known.
+  // The time of a collective over the link; nullopt: the node is none, or no link is known.
   std::optional<double> collective_us(NodeId id) const;
 
   // Adds the launch of a node, in the order of the program. Microseconds.
   void add(NodeId id, double us);
 
-  // When the last kernel of a program without lanes ends: with a host that launches as usual, as
-  // fast as it ever does, and as slowly.
+  // The time when the last kernel of a program without lanes ends: with a host that launches at its
+  // usual, its fastest and its slowest speed.
   std::array<double, 3> ended_us() const;
   // The host's time for launching.
   double issue_us() const { return issue_us_; }
 
-  // Fills all but `ms`, its band, and the kernels that were not calibrated.
+  // The time of the step, except `ms`, its band, and the kernels that were not calibrated, which
+  // the caller sets.
   StepTime sum();
 
  private:
   const Program& program_;
   const std::optional<Link>& link_;
   const Between& between_;
-  std::vector<Turn> turns_;  // by node, in a program with lanes
+  std::vector<Turn> turns_;  // By node, for a program with lanes.
   PartSums parts_;
   std::map<std::pair<Phase, KernelClass>, PredictedClass> classes_;
-  std::vector<double> us_;  // by node
+  std::vector<double> us_;  // Microseconds by node.
   double sum_us_ = 0, issue_us_ = 0;
   std::int64_t launches_ = 0;
   std::array<double, 3> paces_;

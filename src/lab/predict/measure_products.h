@@ -20,26 +20,26 @@ struct LinearLayer {
 
   auto operator<=>(const LinearLayer&) const = default;
 };
-// The layer that has the product, forward or backward; nullopt: none that is measured here.
+// The linear layer that has this product in forward or backward; nullopt: none that is measured
+// here.
 std::optional<LinearLayer> layer_of(const std::string& kernel, const ProductShape& shape);
 
 // All combinations of rows, width of the input and width of the output.
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };
-// From 192 rows to 5,632 and from 384 wide to 9,216: multiples of 64, as those of most models are,
-// but none of the presets' own sizes. Of float32 few, which take long: what is between them, waves
-// of tiles tell (ProductTimes).
+// The grid for a dtype: from 192 to 5,632 rows and from 384 to 9,216 in width, all multiples of 64
+// like most models' sizes, but none of the presets' own. float32 has few sizes, because they take
+// long; between them ProductTimes counts waves of tiles.
 const ProductGrid& product_grid(DType dtype);
 std::vector<LinearLayer> layers_of(const ProductGrid& grid);
 
 // True if measure_products() of this dtype measures the kernel.
 bool is_product_of(const std::string& kernel, DType dtype);
 
-// The products of these layers, forward and backward, alone and added to what is there. Each is
-// timed after a run to warm up, on random elements.
-// Memory: the operands and results of the largest layer, less than a GiB on product_grid().
-// Throws OutOfMemory.
+// Times the products of these layers, forward and backward, alone and added to an existing result.
+// Each is timed after a warm-up run, on random elements. Memory: the operands and results of the
+// largest layer, less than a GiB for product_grid(). Throws OutOfMemory.
 std::vector<MeasuredProduct> measure_products(Device& device, DType dtype,
                                               std::span<const LinearLayer> layers,
                                               const StopSignal* stop = nullptr);

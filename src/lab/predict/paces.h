@@ -1,6 +1,6 @@
-// How much longer kernels take in steps than their rates say, by how long they take: what a rate
-// leaves out (a product in a step finds its operands in memory and clocks at what a power limit
-// allows; alone it does not) is alike for launches of one kernel that are alike.
+// Corrects kernel times for what rates leave out: in a step, a product finds its operands in memory
+// and not in a cache, and clocks are at the power limit. The correction is by kernel and duration,
+// because similar launches of one kernel are affected alike.
 #pragma once
 
 #include <map>
@@ -11,13 +11,14 @@ namespace tracestep {
 
 class Paces {
  public:
-  // A launch of the kernel that takes `expected_us` by its rates and took `us` in a step.
+  // Adds a launch that should take `expected_us` by its rates, and took `us` in a step.
   void add(const std::string& kernel, double expected_us, double us);
 
-  // The mean of the logarithms of us / expected_us, each of them within 0.74 to 1.35; weighted by
-  // how close a launch is, a factor of two in time being one standard deviation (the estimate of
-  // Nadaraya and Watson, 1964), and drawn towards 1 as by half a launch. So more work still takes
-  // no less time. 1 for a kernel without launches.
+  // The factor for a launch: the mean of the logarithms of us / expected_us over the launches of
+  // the kernel, each limited to 0.74 to 1.35. Launches of similar duration weigh more, with a
+  // standard deviation of a factor of two in time (the estimate of Nadaraya and Watson, 1964), and
+  // half a launch with ratio 1 is added. More work still never takes less time. 1 for a kernel
+  // without launches.
   double factor(const std::string& kernel, double expected_us) const;
 
  private:

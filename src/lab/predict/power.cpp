@@ -10,8 +10,8 @@
 namespace tracestep {
 namespace {
 
-// In terms of Efforts, what is fitted is a step: it takes its time, of which kernels have their
-// part.
+// The two quantities of a whole step in the list of Efforts: its time, and the part of it in which
+// kernels run.
 constexpr Effort kTime = Effort::kLaunches, kBusy = Effort::kRows;
 
 Efforts with_times(Efforts amounts, double ms, double busy_ms) {

@@ -1,5 +1,5 @@
-// The energy of steps: measured by a device's counter while a step runs again and again, and
-// predicted for other steps from their time and from what they compute and move.
+// Measures the energy of steps by a device's counter while a step repeats, and predicts it for
+// other steps from their time, FLOPs and bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@
 
 namespace tracestep {
 
-// A move of a device's energy counter, as the host saw it.
+// A change of a device's energy counter, at the time when the host saw it.
 struct EnergyTick {
   std::int64_t ns = 0;
   double joules = 0;
 };
-// From the first move to the last; nullopt: they are not far enough apart to say.
+// The mean power from the first to the last change; nullopt: they are too close together to say.
 std::optional<double> watts_between(const std::vector<EnergyTick>& ticks);
 
-// Reads the counter of a device, beside its work, until it is destroyed.
+// Reads the energy counter of a device while the device works, until this object is destroyed.
 class PowerMeter {
  public:
   // `device` must outlive it.
   explicit PowerMeter(const Device& device);
 
-  // The mean power so far; nullopt: the device has no counter, or it moved too seldom.
+  // The mean power up to now; nullopt: the device has no counter, or it changed too seldom.
   std::optional<double> watts() const;
 
  private:
@@ -46,15 +46,15 @@ struct ProductKind {
   auto operator<=>(const ProductKind&) const = default;
 };
 
-// Energy grows with the time of a step, that of its kernels, the FLOPs of its products and the
-// bytes that it moves to and from memory, at rates found from the steps of a calibration whose
+// Models energy as a sum over the time of a step, the time of its kernels, the FLOPs of its
+// products and the bytes to and from memory. The rates are fitted to the calibration steps whose
 // power was measured.
 class EnergyModel {
  public:
   explicit EnergyModel(const Calibration& calibration);
 
-  // The energy of a step of `ms`, in `busy_ms` of which kernels run, whose launches have these
-  // amounts; 0: nothing was measured with such products.
+  // The joules of a step that takes `ms`, has kernels running for `busy_ms`, and whose launches
+  // have these amounts; 0: no calibrated step has such products.
   double joules(const Precision& precision, double ms, double busy_ms,
                 const Efforts& amounts) const;
 

@@ -19,11 +19,12 @@ namespace tracestep {
 struct PredictionFiles {
   std::filesystem::path calibration, history;
 };
-// For the run's device and threads: `given`, or a file of the cache folder
-// (TRACESTEP_KERNEL_CACHE). Error{kUsage} when that is switched off and no file is given.
+// The files for the run's device and threads: `given`, or files in the cache folder
+// (TRACESTEP_KERNEL_CACHE). Throws Error{kUsage} if the folder is switched off and no file is
+// given.
 PredictionFiles prediction_files(const RunSpec& run, const std::filesystem::path& given);
 
-// Measurements of a device: its calibration, checked against `identity`, and the history.
+// What is known of a device: its calibration, checked against `identity`, and the history.
 struct KnownDevice {
   Calibration calibration;
   std::unique_ptr<TimeModel> model;
@@ -33,8 +34,9 @@ struct KnownDevice {
 // kInput when there is no calibration (it says how to make one), or a file is not usable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
-// A calibration that is about to be measured. Creates the folder. Errors: kOutput, before anything
-// is measured, when the file cannot be written, or another process calibrates for it.
+// A calibration file that is about to be written. The constructor creates the folder, and throws
+// Error{kOutput} before anything is measured if the file cannot be written or another process
+// calibrates for it.
 class NewCalibration {
  public:
   explicit NewCalibration(PredictionFiles files);
@@ -45,9 +47,9 @@ class NewCalibration {
   // Returns what an earlier process measured of a calibration of this device but did not finish;
   // nullopt: nothing that can be continued.
   std::optional<Calibration> begun(const Json& identity) const;
-  // Keeps one that is not finished beside the file, for begun().
+  // Stores an unfinished calibration beside the file, for begun().
   void keep(const Calibration& begun) const;
-  // Writes it, and removes what was kept before.
+  // Writes the file, and removes the stored unfinished calibration.
   void write(const Calibration& calibration) const;
 
  private:
@@ -56,12 +58,12 @@ class NewCalibration {
   std::optional<LockedFile> lock_;
 };
 
-// Writes a calibration that products were added to, in place of the same one without them: a newer
-// one, which another process wrote meanwhile, stays. Warns when it cannot.
+// Replaces the calibration in the file by one to which products were added. If another process
+// wrote a newer one meanwhile, that one stays. Warns if it cannot write.
 void keep_calibration(const PredictionFiles& files, const Calibration& calibration);
 
-// Adds cells, and waits for a process that does so too; without cells it only tries. False, after a
-// warning, when the history cannot be written.
+// Adds cells to the history file, and waits while another process writes to it. Without cells it
+// only tests whether it could. Returns false, after a warning, if the file cannot be written.
 bool append_history(const PredictionFiles& files, const std::vector<CheckedCell>& cells);
 
 }  // namespace tracestep

@@ -1,6 +1,5 @@
-// Times of products of two matrices by their sizes, measured on a grid and for sizes that steps
-// have: a GPU's library has many kernels for a product and takes another one from size to size,
-// which no rate per FLOP describes.
+// Predicts times of matrix products from times measured on a grid of sizes and at sizes that steps
+// have. A GPU's library chooses among many kernels by size, so one rate per FLOP is not enough.
 #pragma once
 
 #include <array>
@@ -22,29 +21,30 @@ struct MeasuredProduct {
 
 class ProductTimes {
  public:
-  // `sized`: of sizes apart from the grid's. `multiprocessors`: of the device; 0: not known.
-  // Errors: kInput when the grid's shapes of a kernel are not all combinations of their sizes.
+  // `sized`: products at sizes outside the grid. `multiprocessors`: of the device; 0: not known.
+  // Throws Error{kInput} if the shapes of a kernel on the grid are not all combinations of their
+  // sizes.
   explicit ProductTimes(std::span<const MeasuredProduct> grid,
                         std::span<const MeasuredProduct> sized = {},
                         std::int64_t multiprocessors = 0);
 
-  // Between sizes the time for a unit of work is interpolated, in the logarithms of M, N, K and of
-  // the time; above the largest size it stays what it was there. nullopt: the kernel was not
-  // measured, or a size is below the smallest.
+  // The time of a product. Between grid sizes the time per unit of work is interpolated, in the
+  // logarithms of M, N, K and of the time; above the largest size it stays constant. nullopt: the
+  // kernel was not measured, or a size is below the smallest.
   std::optional<double> us(const std::string& kernel, const ProductShape& shape) const;
-  // True if the kernel was measured, but not with these sizes.
+  // True if the kernel was measured at other sizes only, so that us() interpolates.
   bool interpolates(const std::string& kernel, const ProductShape& shape) const;
 
  private:
   struct Grid {
     bool is_in_waves = false;
-    std::array<std::vector<std::int64_t>, 3> sizes;  // of M, N and K, ascending
+    std::array<std::vector<std::int64_t>, 3> sizes;  // The sizes M, N and K of the grid, ascending.
     std::vector<double> log_us_per_unit;             // [M,N,K]
   };
 
-  // FLOPs; of float32, where multiprocessors are known, their geometric mean with those of whole
-  // waves: all multiprocessors compute a tile of the result, or two each, as long as there are any
-  // left.
+  // The work of a product: its FLOPs. For float32 with a known number of multiprocessors, it is the
+  // geometric mean of the FLOPs and those of whole waves (a wave is one or two tiles of the result
+  // on each multiprocessor).
   double work(const Grid& grid, const ProductShape& shape) const;
 
   std::optional<double> interpolated_us(const Grid& grid, const ProductShape& shape) const;

@@ -1,5 +1,5 @@
-// The time of a step on a device that need not be here, from its maker's peaks and the shares of
-// them that devices of its generation reach. Nothing is measured.
+// Predicts the time of a step on a device that need not be in this machine, from its maker's peaks
+// and the shares of them that devices of its generation reach. Nothing is measured.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,26 @@
 
 namespace tracestep {
 
-// The shares of a data sheet's peaks that kernels reach, by the generation of a device: rows of
-// data/generations.csv, which also says what each was fitted to. These are for a device of which
-// nothing is known.
+// The shares of a data sheet's peaks that kernels reach. data/generations.csv has them by device
+// generation, with the measurements that they were fitted to; the defaults here are for an unknown
+// device.
 struct ReachedShares {
-  double products = 0.68;   // of 16-bit products' peak
-  double attention = 0.32;  // of the same peak, by kernels that work tile by tile, in long contexts
+  double products = 0.68;  // The share of the peak of 16-bit products.
+  // The share of the same peak that tiled attention kernels reach in long contexts.
+  double attention = 0.32;
   double half_context =
-      0;  // tokens at which attention reaches half of that; 0: it reaches it anywhere
-  // A product takes the time to compute and that to move its bytes; else the longer of the two.
+      // The context at which attention reaches half of its share; 0: it reaches the share in any
+      // context.
+      0;
+  // True: a product takes the sum of its computing and its memory time; false: the longer of the
+  // two.
   bool adds_bytes = false;
 };
 
-// A kernel takes a launch and its time at the reached share of the peak, or that of its bytes at
-// the sheet's bandwidth (in float32 products and attention have one share everywhere). The band
-// goes from the peaks themselves to half as long again, for attention to three times as long: the
-// kernels of different years and libraries lie as far apart.
+// A model by which a kernel takes a launch plus the time of its FLOPs at the reached share of the
+// peak, or that of its bytes at the sheet's bandwidth. In float32, products and attention have one
+// share at all sizes. The band goes from the peaks themselves to 1.5 times the time, for attention
+// to 3 times, which is how far kernels of different years and libraries lie apart.
 std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks,
                                            const ReachedShares& shares = {});
 

@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// Rates are at least 0, so that more work never takes less time.
+// The time per unit of each quantity; at least 0, so that more work never takes less time.
 struct Rates {
   Efforts us_per_unit{};
 
@@ -26,8 +26,8 @@ struct MeasuredWork {
 // other.
 Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {});
 
-// `rates` times one factor, for kernels that are faster or slower as a whole: they then give the
-// launches the time that these took together.
+// Multiplies all rates by one factor, so that they predict the launches' total time: for kernels
+// that are faster or slower as a whole.
 Rates at_pace_of(std::span<const MeasuredWork> launches, Rates rates);
 
 }  // namespace tracestep

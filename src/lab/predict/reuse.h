@@ -1,5 +1,5 @@
-// Counts the bytes that a step touches between two touches of the same memory, from its program:
-// they decide whether a cache still has it.
+// Counts the bytes that a step touches between two accesses to the same memory, from its program;
+// that number decides whether a cache still holds the memory.
 #pragma once
 
 #include <map>
@@ -17,11 +17,11 @@ class Reuse {
   explicit Reuse(const BufferPlan& buffer_plan)
       : buffer_plan_(buffer_plan), touched_(buffer_plan.buffers.size(), kNever) {}
 
-  // A step begins: frees what the one before left alive for its reader.
+  // Begins a step: frees the buffers that the step before left alive for its reader.
   void restart();
   // Gives the node's new buffers their memory; call it before touch().
   void begin(NodeId node);
-  // Bytes touched since the same part of the buffer was touched last; now it is touched again.
+  // Touches a part of a buffer, and returns the bytes touched since it was touched last.
   double touch(int buffer, double bytes);
   // Frees the buffers that the node reads last.
   void end(NodeId node);
@@ -29,12 +29,12 @@ class Reuse {
  private:
   static constexpr double kNever = -1e18;
 
-  // Takes this much free memory and returns the clock at the oldest touch of it.
+  // Takes this much free memory, and returns the clock of the oldest access to it.
   double take(std::int64_t bytes);
 
   const BufferPlan& buffer_plan_;
   double clock_ = 0;                          // bytes touched so far
-  std::vector<double> touched_;               // by buffer: the clock at its last touch
+  std::vector<double> touched_;               // For each buffer, the clock at its last touch.
   std::multimap<std::int64_t, double> free_;  // bytes of a free piece → clock at its last touch
 };
 

@@ -1,5 +1,5 @@
-// Products whose sizes no grid has: a library takes another kernel from size to size, so what is
-// interpolated for one of them may be half as long again. Timing it alone takes milliseconds.
+// Measures products at sizes that the grid lacks. A library changes its kernel from size to size,
+// so an interpolated time may be half as long again; timing a product alone takes milliseconds.
 #pragma once
 
 #include <functional>
@@ -16,20 +16,20 @@ namespace tracestep {
 
 using NamedProduct = std::pair<std::string, ProductShape>;  // KernelWork's
 
-// The products of a step that was calibrated, and those of a program.
+// The products of a calibrated step, and those of a program.
 std::set<NamedProduct> products_of(const CalibratedStep& step);
 std::set<NamedProduct> products_of(const Program& program);
 
 struct SizedProducts {
   std::vector<MeasuredProduct> measured;
-  // The median ratio of measured times to those of the calibration's grid; far above 1, the device
-  // was busy with other work. 1 where the grid has no time.
+  // The median ratio of the measured times to those that the grid predicts; far above 1, the device
+  // was busy with other work. 1 if the grid has no time for any.
   double ratio = 1;
 };
-// Times those of `wanted` that the calibration has a grid for and not the size, and with each the
-// other products of its layer; a device is made only where there are any. Left out are products of
-// more than 2 TFLOP, whose time for a FLOP hardly depends on their sizes, and all of them where
-// their operands find no memory.
+// Times those of `wanted` whose kernel is on the calibration's grid but whose size is not, together
+// with the other products of the same layer. A device is only made if there are any. Products of
+// more than 2 TFLOP are left out, since their time per FLOP hardly depends on size; if memory for
+// the operands is lacking, all are left out.
 SizedProducts measure_sized_products(const std::function<std::unique_ptr<Device>()>& make_device,
                                      const std::set<NamedProduct>& wanted,
                                      const Calibration& calibration,

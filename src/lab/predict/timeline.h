@@ -1,5 +1,5 @@
-// Tells when the launches of a step run, from how long each takes: collectives beside other
-// kernels, and what waits for them.
+// Computes when each launch of a step runs, from how long each takes: collectives overlap other
+// kernels, and nodes wait for their results.
 #pragma once
 
 #include <span>
@@ -10,29 +10,32 @@
 
 namespace tracestep {
 
-// The connection of a rank to the others.
+// The connection from a rank to the other ranks.
 struct Link {
-  double gb_s = 0;     // received by a rank from the others in a collective: comm's bus bandwidth
-  double call_us = 0;  // fixed time of a collective, once for those in one batch
-  // Ranks on several nodes: the rate at which a rank receives from other nodes, and how many
+  // The GB/s that a rank receives from the others in a collective (the bus bandwidth of `comm`).
+  double gb_s = 0;
+  double call_us = 0;  // The fixed time of a collective; collectives in one batch pay it once.
+  // For ranks on several nodes: the GB/s at which a rank receives from other nodes, and how many
   // neighbouring ranks a node has; 0: all of them.
   double network_gb_s = 0;
   int of_node = 0;
 
-  // The time of a collective, in rank 0; `is_first`: of its batch. One whose ranks are on several
-  // nodes takes the network's rate.
+  // The time of a collective in rank 0. `is_first`: it is the first one of its batch. If its ranks
+  // are on several nodes, the network's rate applies.
   double us(const Program& program, const Node& node, bool is_first) const;
 };
 
-// Microseconds of a step.
+// The times of a step in microseconds.
 struct Timeline {
-  double span = 0;         // from the first launch to the end of the last
-  double collectives = 0;  // of these alone, one after the other
-  double exposed = 0;      // of the span, while no other kernel runs
+  double span = 0;         // From the first launch to the end of the last one.
+  double collectives = 0;  // The sum of the collectives' times.
+  // The part of the span during which collectives run and no other kernel does.
+  double exposed = 0;
 };
 
-// `turns`, `us`: by node, when it runs and how long it takes; 0 for what launches nothing. A node
-// starts when its lane and what it waits for have ended; nothing is slower for what runs beside it.
+// Simulates a step. `turns` and `us` give, by node, when it runs and how long it takes; 0 for a
+// node that launches nothing. A node starts when the node before it on its lane and everything it
+// waits for have ended. Overlap is assumed to slow nothing down.
 Timeline timeline_of(const Program& program, std::span<const Turn> turns,
                      std::span<const double> us);
 

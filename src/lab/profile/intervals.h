@@ -1,4 +1,5 @@
-// Sets of moments, as intervals that lie apart and in order: when some kernel of a group runs.
+// Sets of moments, stored as sorted intervals that do not touch, for example the moments at which a
+// kernel of a group runs.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@ struct TimeSpan {
 };
 using Intervals = std::vector<TimeSpan>;
 
-// The moments of any of these, which may overlap and stand in any order.
+// The union of intervals, which may overlap and be in any order.
 Intervals united(Intervals intervals);
-// The length of united intervals.
+// The total length of intervals that united() made.
 std::int64_t length_ns(const Intervals& intervals);
-// The length of what both hold; united intervals.
+// The length of the intersection of two results of united().
 std::int64_t common_ns(const Intervals& a, const Intervals& b);
 
 }  // namespace tracestep

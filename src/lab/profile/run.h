@@ -20,13 +20,13 @@ namespace tracestep {
 
 struct ProfileSpec {
   RunSpec step;
-  // Its timed steps run without any recording, before the recorded ones, which are profiled. There
-  // is no noise criterion.
+  // The timed steps run without recording and before the recorded ones, which are profiled. The
+  // noise criterion is not used.
   Protocol protocol = {.warmup = 2, .steps = 5, .recorded_steps = 3};
-  bool use_tracer = true;  // false: the executor's spans, whatever the device has
+  bool use_tracer = true;  // False: use the executor's spans even if the device has a profiler.
 };
 
-// Times of steps without recording: medians, each wall time, and the host's state around them.
+// Times of unrecorded steps: medians, every wall time, and the host's state around them.
 struct PlainTimes {
   double wall_ms = 0, issue_ms = 0, span_ms = 0;
   std::vector<double> samples_ms = {}, warmup_ms = {};
@@ -36,16 +36,18 @@ struct PlainTimes {
 // A kernel, copy or fill of a profiled step. Times are those of now_ns().
 struct ProfiledLaunch {
   std::int32_t step = 0;
-  std::int32_t node = kWholeStep;  // kWholeStep: belongs to no node
+  std::int32_t node = kWholeStep;  // The program's node; kWholeStep: it belongs to no node.
   std::int32_t name = 0;           // index into Profile::names
-  std::int32_t activity = -1;      // index into Profile::trace.activities; -1: from a span
+  // An index into Profile::trace.activities; -1: the launch comes from an executor's span.
+  std::int32_t activity = -1;
   std::int64_t start_ns = 0, end_ns = 0;
 
   std::int64_t duration_ns() const { return end_ns - start_ns; }
 };
 
 struct ProfiledStep : StepTimes {
-  std::int64_t first_ns = 0, last_ns = 0;  // first launch's start, last launch's end
+  // The start of the first launch and the end of the last one.
+  std::int64_t first_ns = 0, last_ns = 0;
 
   std::int64_t span_ns() const { return last_ns - first_ns; }
 };
@@ -54,31 +56,34 @@ struct Profile {
   ProfileSpec spec;
   std::string device;
   bool is_asynchronous = false;
-  std::string source;   // "device profiler", with or without " inside a graph"; "executor spans"
-  std::string problem;  // why the device's profiler, if any, was not used
+  // Where the records come from: "device profiler", with " inside a graph" if steps were replayed,
+  // or "executor spans".
+  std::string source;
+  std::string problem;  // Why the device's profiler was not used; empty if it was or there is none.
   Status status = Status::kOk;
-  std::string detail;  // why it is out of memory
-  Lack lack;           // of what memory
+  std::string detail;  // Why memory ran out.
+  Lack lack;           // The memory that was lacking.
   Program program;
-  std::vector<Turn> turns;  // of its nodes; empty: all on one lane, and no batches
-  // Kernels, copies and fills of the graph that recorded steps replayed; nullopt: their launches
-  // were issued one by one.
+  // When each node runs; empty: all are on one lane and there are no batches.
+  std::vector<Turn> turns;
+  // The number of kernels, copies and fills in the graph that recorded steps replayed; nullopt: no
+  // graph was used.
   std::optional<std::int64_t> graph_kernels;
-  std::vector<std::string> names;  // of kernels
+  std::vector<std::string> names;  // The names of kernels.
   std::vector<ProfiledStep> steps;
-  std::vector<ProfiledLaunch> launches;  // by step, then by start
-  ActivityTrace trace;                   // empty when the records are spans
+  std::vector<ProfiledLaunch> launches;  // Sorted by step, then by start.
+  ActivityTrace trace;  // The device profiler's records; empty if the records are spans.
   std::vector<MemoryEvent> memory_events;
   PlainTimes plain;
 };
 
-// Takes the times of a timed cell; nullopt: it did not run. A profiler that was once attached to
-// the process may slow everything after it, so callers that profile several cells time all of them
-// first.
+// The plain times of a cell that was timed; nullopt: it did not run. A profiler that was ever
+// attached to the process may slow down everything after it, so callers that profile several cells
+// time all of them first.
 std::optional<PlainTimes> plain_times(const CellResult& timed);
 
-// `plain`: the plain times if known; otherwise they are measured before the profile. Error{kFailed}
-// when the profiler lost records.
+// Profiles a step. `plain`: its plain times if known; else they are measured first. Throws
+// Error{kFailed} if the profiler lost records.
 Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop = nullptr,
                      const std::optional<PlainTimes>& plain = std::nullopt);

@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// 0 where there is nothing to divide by.
+// a / b, or 0 if b is 0.
 inline double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
@@ -27,7 +27,8 @@ struct ProfiledCell {
 
 // "small context 128 step fp32 fused"
 std::string label_of(const Profile& profile);
-// The part of the span of plain steps without kernels; nullopt: kernels' times exceed the span.
+// The part of the plain steps' span in which no kernel runs; nullopt: the kernel times exceed the
+// span.
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
 LeftOfSpan left_of_span(const ProfiledCell& cell);
 
@@ -40,31 +41,31 @@ std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> c
 // matrix products, the slowest kernel, and the slowest one that is not a matrix product. Notes say
 // why the share of matrix products differs between inference and training.
 Table pass_table(std::span<const ProfiledCell> cells);
-// Rows: cell; columns: wall, issue, span, busy, gaps, and what recording cost. Kernels' times are
-// those of recorded steps, gaps and what is outside the span those of plain ones. The verdicts are
-// lines below it.
+// A row for each cell: wall, issue, span, busy, gaps, and the cost of recording. Kernel times are
+// those of recorded steps; gaps and the time outside the span are those of plain steps. Verdicts
+// follow below the table.
 Table clock_table(std::span<const ProfiledCell> cells);
 // Rows: cell and check: the kernels that the program requires against those that ran. `failures`
 // counts the rows that are not ok.
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nullptr);
 
 // --- of one cell --------------------------------------------------------------------------------
-// Rows: the eight places, each an op in a part of the model, whose kernels take the most time;
-// columns: calls, time, share. A note says what is left.
+// A row for each of the eight pairs of op and model part whose kernels take the most time: calls,
+// time, share. A note gives the rest.
 Table top_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: kernel; columns: those of `nsys stats --report cuda_gpu_kern_sum` under their names, over
 // all profiled steps, then class, launches per step, speeds.
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: component, phase and kernel; then the work that the filter leaves out, the gaps, and the
-// total of all rows: the span of the plain steps.
+// A row for each component, phase and kernel; then one each for the work that the filter leaves
+// out, for the gaps, and for the total, which is the span of the plain steps.
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: ops other than matrix products; columns: time per phase, share, speed.
 Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Rows: phase and part of attention (scores, softmax, values), and their ratio; columns: time,
 // FLOPs, bytes. Notes state what is counted, with this cell's numbers.
 Table attention_table(const ProfiledCell& cell);
-// Rows: lane and phase; columns: launches, and the time that kernels of the other lane hide or
-// leave exposed. No rows where all kernels ran on one lane.
+// A row for each lane and phase: launches, and the time that kernels of the other lane hide or
+// leave exposed. Empty if all kernels ran on one lane.
 Table lane_table(const ProfiledCell& cell);
 // The ceilings with which rooflines are drawn.
 Table ceiling_table(const Ceilings& ceilings);

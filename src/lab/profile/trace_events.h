@@ -1,4 +1,4 @@
-// Events in the form that trace viewers read, as text.
+// Writes events in Chrome's trace format, as text.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace tracestep {
 
-std::string json_text(std::string_view text);  // in quotes
+std::string json_text(std::string_view text);  // The text in quotes, as JSON has it.
 
-// Times are small numbers only relative to a base: a double cannot hold nanoseconds since 1970.
+// Converts times relative to a base, because a double cannot hold nanoseconds since 1970 exactly.
 class TraceClock {
  public:
   TraceClock();
@@ -30,7 +30,7 @@ struct TraceRange {
   std::int64_t start_ns = 0, end_ns = 0;
 };
 
-// A list of events, one behind the other.
+// Collects events as a JSON list.
 class TraceEvents {
  protected:
   void meta(const char* what, TracePlace place, const char* key, const std::string& value);

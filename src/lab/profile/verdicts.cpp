@@ -1,4 +1,5 @@
-// A profile's figures under the names that the validity checker reads, and what it says of them.
+// Gives the validity checker a profile's figures under the names that it reads, and collects its
+// verdicts.
 #include <algorithm>
 #include <tuple>
 

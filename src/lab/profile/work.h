@@ -15,10 +15,11 @@ namespace tracestep {
 struct WorkSums {
   double launches = 0;
   double ms = 0;
-  double gap_ms = 0;  // between the end of the kernel before and the start of these
+  // The time between the end of the kernel in front and the start of these launches.
+  double gap_ms = 0;
   double flops = 0, bytes = 0;
-  double roof_ms = 0;           // least time by the roofline
-  double roof_by_bytes_ms = 0;  // the part of it that bytes limit
+  double roof_ms = 0;           // The least time that the roofline allows.
+  double roof_by_bytes_ms = 0;  // The part of roof_ms of launches that bytes limit.
 
   WorkSums& operator+=(const WorkSums& other);
   double gflops() const { return ms > 0 ? flops / ms * 1e-6 : 0.0; }
@@ -31,32 +32,34 @@ struct WorkSums {
 };
 
 struct Work {
-  std::string component = {};  // kOutside when it belongs to no node
+  std::string component = {};  // The component; kOutside if the launch belongs to no node.
   std::string phase = {};
   std::string op = {};
   std::string kernel = {};
   KernelClass kernel_class = KernelClass::kCopy;
   bool has_node = true;
-  bool is_modelled = false;  // the kernel is for several nodes or origins: see origin_shares()
+  // True if the kernel serves several nodes or origins, so that its time is divided by a model: see
+  // origin_shares().
+  bool is_modelled = false;
   WorkSums sums = {};
 };
 
 inline constexpr std::string_view kOutside = "outside the program";
 
 struct StepWork {
-  std::vector<Work> rows;  // by time
+  std::vector<Work> rows;  // Sorted by time.
   double span_ms = 0, gaps_ms = 0;
-  double kernels_ms = 0;  // the sum of the kernels' times
-  double overlap_ms = 0;  // time counted more than once in it, as kernels run at the same time
-  double busy_ms = 0;     // in which kernels run: their sum less the overlap
-  // The time of held-up launches beyond what counts for them (undisturbed_ms()), which is in no
-  // row: span = busy + interrupted + gaps.
+  double kernels_ms = 0;  // The sum of the kernels' times.
+  double overlap_ms = 0;  // The time that kernels_ms counts more than once because kernels overlap.
+  double busy_ms = 0;     // The time in which kernels run: kernels_ms minus overlap_ms.
+  // Delays of single launches by other work (undisturbed_ms()), which no row includes: span = busy
+  // + interrupted + gaps.
   double interrupted_ms = 0;
 
   WorkSums total() const;
 };
 
-// For each launch the time that counts for it, which is less where other work held it up
+// For each launch the time that counts: its own, or a shorter one if other work delayed it
 // (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 

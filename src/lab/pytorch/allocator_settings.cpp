@@ -1,5 +1,5 @@
-// The text of PYTORCH_CUDA_ALLOC_CONF: keys and values with colons, commas between them, and one
-// list in brackets.
+// Parses PYTORCH_CUDA_ALLOC_CONF: keys and values with colons, commas between them, and one list in
+// brackets.
 #include <algorithm>
 #include <bit>
 

@@ -289,7 +289,8 @@ void CachingAllocator::give_back(BlockId id) {
   unused_ids_.push_back(id);
 }
 
-// With max_split_size: one large enough, or several of the largest.
+// Returns free segments to the driver if max_split_size is set: one that is large enough, or
+// several of the largest.
 bool CachingAllocator::give_back_enough(Pool& pool, std::int64_t stream, std::int64_t bytes) {
   if (settings_.max_split_bytes == kNoLimitBytes) return false;
   const std::int64_t wanted = std::max(bytes, settings_.max_split_bytes);

@@ -1,13 +1,13 @@
-// PyTorch's caching allocator of CUDA memory, replayed: which blocks it would split, join, keep and
-// give back, so that what it reserves is known without a device. The rules are those of
-// CUDACachingAllocator.cpp in PyTorch 2.11; what other versions changed is a setting.
-//
-// Rules. A size is rounded up to 512 bytes. Up to 1 MiB it comes from the small pool, else from the
-// large one. The smallest free block of the stream that is large enough is taken, and split if the
-// rest is large enough. A miss takes a segment from the driver: 2 MiB for small sizes, 20 MiB below
-// 10 MiB, else the next multiple of 2 MiB. Freed blocks join their free neighbours of one segment.
-// Where the driver has no more, whole free segments go back, and it is asked again. An expandable
-// segment is address space whose pages are mapped where a block needs them.
+// Simulates PyTorch's caching allocator of CUDA memory: which blocks it would split, join, keep and
+// return, so that the reserved bytes are known without a device. The rules are those of
+// CUDACachingAllocator.cpp in PyTorch 2.11; what differs in other versions is a setting. A size is
+// rounded up to 512 bytes. Up to 1 MiB it comes from the small pool, else from the large one. The
+// smallest free block of the stream that is large enough is taken, and split if the rest is large
+// enough. If there is none, a segment is requested from the driver: 2 MiB for small sizes, 20 MiB
+// for sizes below 10 MiB, else the next multiple of 2 MiB. Freed blocks join their free neighbours
+// in the segment. If the driver has no more memory, segments that are wholly free are returned and
+// the request is repeated. An expandable segment is address space whose pages are mapped when a
+// block needs them.
 #pragma once
 
 #include <array>
@@ -31,15 +31,18 @@ struct AllocatorSettings {
   bool expandable_segments = false;
   std::int64_t max_split_bytes = kNoLimitBytes;
   std::int64_t non_split_rounding_bytes = std::int64_t{20} << 20;
-  std::int64_t large_segment_bytes = std::int64_t{20} << 20;  // before 2.12 a constant
-  double gc_threshold = 0.0;                                  // of the limit; 0: never
-  // Divisions between two powers of two, for sizes of up to 2 MiB, 4 MiB, …, and beyond 32 GiB.
+  // The size of segments for large blocks; a constant in PyTorch before 2.12.
+  std::int64_t large_segment_bytes = std::int64_t{20} << 20;
+  // The share of the limit above which free blocks are collected; 0: never.
+  double gc_threshold = 0.0;
+  // Into how many sizes the range between two powers of two is divided, for sizes of up to 2 MiB, 4
+  // MiB, …, and beyond 32 GiB.
   std::array<std::int64_t, 16> roundup_power2_divisions = {};
 };
 
-// Reads PYTORCH_CUDA_ALLOC_CONF, "expandable_segments:True,max_split_size_mb:128". Keys that do
-// not change what is allocated are taken and ignored. Error{kUsage} naming `where` for others, and
-// for values that PyTorch refuses.
+// Reads PYTORCH_CUDA_ALLOC_CONF, such as "expandable_segments:True,max_split_size_mb:128". Keys
+// that do not change what is allocated are ignored. Throws Error{kUsage} naming `where` for other
+// keys, and for values that PyTorch refuses.
 AllocatorSettings parse_allocator_settings(const About& where, std::string_view text);
 
 class CachingAllocator {
@@ -49,20 +52,21 @@ class CachingAllocator {
   struct Statistics {
     std::int64_t requested_bytes = 0, allocated_bytes = 0, reserved_bytes = 0;
     std::int64_t most_allocated_bytes = 0, most_reserved_bytes = 0;
-    std::int64_t retries = 0;  // after all that was cached went back
+    // How often a request succeeded only after all cached segments were returned.
+    std::int64_t retries = 0;
   };
   // Bytes that are reserved and not allocated.
   struct Unused {
     std::int64_t bytes = 0, pieces = 0, largest_bytes = 0;
   };
 
-  // `limit_bytes`: what the driver gives at most. `has_fraction`: set_per_process_memory_fraction()
-  // was called, without which nothing is collected by gc_threshold.
+  // `limit_bytes`: the most that the driver gives. `has_fraction`: the program called
+  // set_per_process_memory_fraction(), without which PyTorch ignores gc_threshold.
   CachingAllocator(const AllocatorSettings& settings, std::int64_t limit_bytes = kNoLimitBytes,
                    bool has_fraction = false);
 
-  // A block of at least `bytes` (1 or more); nullopt: out of memory, and nothing but the cache has
-  // changed.
+  // Allocates a block of at least `bytes`, which must be positive; nullopt: out of memory. Then
+  // only the cache may have changed.
   std::optional<BlockId> allocate(std::int64_t bytes, std::int64_t stream = 0);
   void free(BlockId id);
 
@@ -74,7 +78,7 @@ class CachingAllocator {
   };
 
   Unused unused() const;
-  // All that is reserved, by address.
+  // All pieces of reserved memory, by address.
   std::vector<Piece> pieces() const;
   std::int64_t address(BlockId id) const { return blocks_[id].address; }
   std::int64_t rounded(std::int64_t bytes) const;
@@ -84,15 +88,15 @@ class CachingAllocator {
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, BlockId>;
   struct Pool {
     bool is_small = false;
-    std::set<Key> free = {};      // by stream, bytes, address
-    std::set<Key> unmapped = {};  // by stream, address
+    std::set<Key> free = {};      // Free blocks by stream, bytes and address.
+    std::set<Key> unmapped = {};  // Unmapped pieces by stream and address.
     std::int64_t searches = 0;
   };
   struct Block {
     std::int64_t stream = 0, bytes = 0, address = 0, requested = 0;
     Pool* pool = nullptr;
-    BlockId before = kNone, after = kNone;  // of one segment
-    std::int64_t segment = 0;               // its address
+    BlockId before = kNone, after = kNone;  // The neighbours in the same segment.
+    std::int64_t segment = 0;               // The address of the segment.
     std::int64_t born_at_search = 0;
     bool is_allocated = false, is_mapped = true, is_expandable = false;
   };
@@ -124,7 +128,8 @@ class CachingAllocator {
   Pool small_{.is_small = true}, large_;
   std::deque<Block> blocks_;
   std::vector<BlockId> unused_ids_;
-  std::int64_t last_address_ = std::int64_t{1} << 47;  // a driver gives each below the one before
+  // Each new segment gets an address below the one before, as from a driver.
+  std::int64_t last_address_ = std::int64_t{1} << 47;
 };
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// A recording of a step, as Python wrote it; it may be hostile.
+// Reads a recording of a step that Python wrote; the file may be hostile.
 #include <algorithm>
 #include <unordered_map>
 

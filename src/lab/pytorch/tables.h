@@ -1,4 +1,4 @@
-// Shows what PyTorch would take for a step, as tables and a snapshot: sentence, charts and the
+// Shows what PyTorch would take for a step, as tables and as a snapshot. The sentence, charts and
 // tables of `memory --as pytorch` and of `fit` read these rows.
 #pragma once
 
@@ -15,22 +15,25 @@ namespace tracestep {
 struct PytorchQuestion {
   AllocationList list;
   AllocatorSettings settings;
-  std::string settings_text;  // as given
+  std::string settings_text;  // The settings as the user gave them.
   PytorchCard card;
-  std::int64_t ours_bytes = 0;  // the peak of our own program of the step; 0: unknown
+  std::int64_t ours_bytes = 0;  // The peak of our own program for the step; 0: not known.
 };
 
-// "pytorch", one row: peak, reserved, what the card needs, where memory runs out, ours beside it.
+// The table "pytorch" of one row: peak, reserved bytes, what the card needs, where memory runs out,
+// and our own peak.
 Table pytorch_table(const PytorchQuestion& question);
-// "pytorch_ways": the step as it is and with each change that would help, replayed.
+// The table "pytorch_ways": the replay of the step as it is and with each change that would help.
 Table pytorch_ways_table(const PytorchQuestion& question);
-// "pytorch_holders": modules and lines at the peak; "pytorch_timeline": bytes over events.
+// The tables "pytorch_holders", with modules and source lines at the peak, and "pytorch_timeline",
+// with bytes over events.
 std::vector<Table> pytorch_detail_tables(const PytorchQuestion& question);
 
 inline constexpr const char* kPytorchTables[] = {"pytorch", "pytorch_ways", "pytorch_holders",
                                                  "pytorch_timeline"};
 
-// The step as PyTorch's own recording would show it; its frames are line, module, op and part.
+// The step in the form of PyTorch's own snapshot; the frames of a block are its line, module, op
+// and part of the model.
 MemorySnapshot pytorch_snapshot(const PytorchQuestion& question);
 
 }  // namespace tracestep

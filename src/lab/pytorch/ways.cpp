@@ -76,7 +76,8 @@ std::string_view numbered_part(std::string_view module) {
   return {};
 }
 
-// One pass of a numbered part: births of its forward, and where it ends and its gradients begin.
+// One pass of a numbered part: the allocations of its forward, where it ends, and where its
+// gradients begin.
 struct PartPass {
   std::vector<std::size_t> births;
   std::size_t end = 0, backward = kNever;

@@ -1,4 +1,5 @@
-// Remedies within PyTorch: the same step with one thing changed, as a list to replay.
+// Changes to a PyTorch program that save memory: for each, the same step with one thing changed, as
+// a list to replay.
 #pragma once
 
 #include <string>
@@ -10,27 +11,28 @@ namespace tracestep {
 
 struct PytorchWay {
   std::string name;  // "as it is"
-  std::string how;   // the line to write; empty: none
+  std::string how;   // The line of code that makes the change; empty: none.
   AllocationList list;
   AllocatorSettings settings;
 };
 
-// The list without the temporaries of the optimizer, as a fused one has none.
+// The list without the optimizer's temporaries, because a fused optimizer has none.
 AllocationList with_fused_optimizer(const AllocationList& list);
 
-// The list with each numbered part of the model ("layers.3") computed again in backward: what it
-// saved is freed where its forward ends, and is there again from its first gradient on. Its last
-// result is kept. Returns `list` where no part saves anything.
+// The list if each numbered part of the model ("layers.3") is recomputed in backward: what the part
+// saved is freed at the end of its forward, and allocated again in front of its first gradient. The
+// part's last result is kept. Returns `list` if no part saves anything.
 AllocationList with_checkpoints(const AllocationList& list);
 
-// The list with gradients that end with their step, where they are set to zero and kept through the
-// next forward; what that step's backward adds to them is a gradient of its own.
+// The list if gradients are freed at the end of their step, where the program sets them to zero and
+// keeps them through the next forward. What backward added to them becomes a new gradient.
 AllocationList with_gradients_let_go(const AllocationList& list);
 
-// The list with logits, their log-softmax and their gradients in eight parts, one at a time.
+// The list if logits, their log-softmax and their gradients are computed in eight parts, one after
+// the other.
 AllocationList with_loss_in_chunks(const AllocationList& list);
 
-// The step as it is, then every change that makes it hold less, alone; then all of them.
+// The step as it is; then with each change that saves memory, alone; then with all of them.
 std::vector<PytorchWay> pytorch_ways(const AllocationList& list, const AllocatorSettings& settings);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// The bytes of a file in order, inflated where the file is gzip, in parts: a file of any size takes
-// the memory of one part.
+// Reads the bytes of a file in order, decompressed if the file is gzip. Only one part is in memory
+// at a time, so a file may have any size.
 #pragma once
 
 #include <filesystem>
@@ -13,14 +13,14 @@ namespace tracestep {
 
 class ByteStream {
  public:
-  // Errors: kInput when the file is missing or no regular file.
+  // Throws Error{kInput} if the file is missing or not a regular file.
   explicit ByteStream(const std::filesystem::path& path);
 
-  // The next bytes, at most as many as `out` holds; 0 at the end. Errors: kInput when the file
-  // cannot be read, or is damaged gzip.
+  // Reads the next bytes, at most as many as `out` holds; returns 0 at the end. Throws
+  // Error{kInput} if the file cannot be read or its gzip data is damaged.
   std::size_t read(std::span<char> out);
 
-  // Says whether a compressed file ended before its end was due.
+  // True if the compressed data ended too early.
   bool is_cut() const { return is_cut_; }
   // The file's name, without its folder.
   const std::string& name() const { return name_; }

@@ -1,5 +1,5 @@
-// Events of a recording in the order of time, however many there are: what has no room in memory is
-// sorted in parts, which wait in a temporary file.
+// Sorts the events of a recording by time, however many there are: if they do not fit into memory,
+// sorted parts wait in a temporary file.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,20 @@
 
 namespace tracestep {
 
-// In the order in which those that begin together enclose each other.
+// The kinds of events. Among events that begin at the same time, a kind encloses those that come
+// after it here.
 enum class EventKind : std::uint8_t { kRange, kModule, kOp, kCall, kKernel, kCopy };
 
 struct TraceEvent {
   std::int64_t start_ns = 0, end_ns = 0;
   std::uint32_t name = 0;
-  std::uint32_t thread = 0;        // of a kernel, its device and stream: 16 bits each
-  std::uint32_t link = kNoNumber;  // correlation of calls and kernels, sequence number of ops
-  std::uint32_t order = 0;         // its place in the file
+  std::uint32_t thread = 0;  // The thread; for a kernel its device and stream, 16 bits each.
+  // The correlation number of a call or kernel, or the sequence number of an op.
+  std::uint32_t link = kNoNumber;
+  std::uint32_t order = 0;  // The event's index in the file.
   EventKind kind = EventKind::kOp;
-  bool is_gradient = false;  // of an op: it names the thread of its forward pass
+  // True for an op of backward, which names the thread of its forward op.
+  bool is_gradient = false;
 
   bool is_of_device() const { return kind >= EventKind::kKernel; }
 };
@@ -33,11 +36,11 @@ class EventOrder {
   // At most `room` events are held in memory.
   explicit EventOrder(std::size_t room = std::size_t{3} << 20) : room_(room) {}
 
-  // Errors: kInput where the temporary file cannot be written.
+  // Adds an event. Throws Error{kInput} if the temporary file cannot be written.
   void add(const TraceEvent& event);
-  // Calls `visit` with all events by their begin; any number of times, once nothing more is added.
-  // Kernels come later by `kKernelLag`, so that a clock of a device that is a little ahead puts
-  // none before its launch.
+  // Calls `visit` with all events in order of their begin; it may be called several times, but
+  // nothing may be added afterwards. Kernels are sorted `kKernelLag` later than they begin, so that
+  // a device clock that is slightly ahead does not put a kernel before its launch.
   void for_each(const std::function<void(const TraceEvent&)>& visit);
 
   static constexpr std::int64_t kKernelLagNs = 100'000'000;
@@ -50,7 +53,8 @@ class EventOrder {
   std::size_t room_;
   std::vector<TraceEvent> held_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};
-  std::vector<std::uint64_t> runs_;  // where each begins, in events; they end where the next begins
+  // The index of each sorted part's first event; a part ends where the next one begins.
+  std::vector<std::uint64_t> runs_;
   std::uint64_t stored_ = 0;
 };
 

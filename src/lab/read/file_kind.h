@@ -1,4 +1,4 @@
-// Tells what a file is that somebody brings, by its content and never by its name.
+// Recognises the kind of a recorded file by its content, never by its name.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@ namespace tracestep {
 
 enum class RecordedKind : std::uint8_t { kTrace, kSnapshot };
 
-// Errors: kInput for a file that is neither, saying what it seems to be.
+// The kind of the file. Throws Error{kInput} if it is no recording, with what it seems to be.
 RecordedKind recorded_kind(const std::filesystem::path& path);
 
-// The file begins as a recording does, and not as a result of this program; false for one that
+// True if the file begins like a recording and not like a result of this program; false if it
 // cannot be read.
 bool is_recording(const std::filesystem::path& path);
 
-// The file, or the traces of a folder, by name. Errors: kInput for a folder without any.
+// The file itself, or the traces in a folder, sorted by name. Throws Error{kInput} for a folder
+// without traces.
 std::vector<std::filesystem::path> recorded_files(const std::filesystem::path& path);
 
 }  // namespace tracestep

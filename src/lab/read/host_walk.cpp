@@ -1,5 +1,5 @@
-// A thread's stack holds what is open: modules, ops, ranges. A gradient belongs to the module of
-// the forward op with its sequence number.
+// Keeps a stack of what is open on each thread: modules, ops, ranges. A gradient belongs to the
+// module of the forward op with the same sequence number.
 #include "lab/read/host_walk.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The host of a recording in the order of time: what is open on each thread where a call begins,
-// and what the host did in a span of time.
+// Walks through the host's events of a recording in the order of time: knows what is open on each
+// thread when a call begins, and what the host did in a span of time.
 #pragma once
 
 #include <deque>
@@ -8,11 +8,11 @@
 
 namespace tracestep {
 
-// Spans that are added by their begin, united; old ones may be forgotten.
+// A union of recent spans, which are added in the order of their begin; old ones may be dropped.
 class RecentSpans {
  public:
   void add(std::int64_t start, std::int64_t end);
-  // How much of a span these cover.
+  // The length of the part of [from, to) that the spans cover.
   std::int64_t within(std::int64_t from, std::int64_t to) const;
   void forget(std::int64_t before);
 
@@ -24,15 +24,15 @@ class HostWalk {
  public:
   HostWalk(const TraceFacts& facts, TraceTimes& times);
 
-  // The next event of the host; returns where it lies.
+  // Processes the host's next event, and returns its place in the program.
   HostPlace enter(const TraceEvent& event);
-  // Nothing comes after; counts what is still open.
+  // Ends the walk: closes and counts what is still open.
   void finish();
 
   bool is_graph_launch(std::uint32_t name);
   WorkClass class_of(std::uint32_t name, TracePass pass);
   void forget(std::int64_t before);
-  // For the device, for data, in any op or call.
+  // The spans in which the host waited for the device, waited for data, or was in any op or call.
   const RecentSpans& waits() const { return waits_; }
   const RecentSpans& loading() const { return loading_; }
   const RecentSpans& busy() const { return busy_; }
@@ -47,8 +47,8 @@ class HostWalk {
   struct Open {
     TraceEvent event;
     HostPlace place;
-    std::int64_t own_ns = 0;   // outside of ops, ranges and calls in it
-    std::int64_t work_ns = 0;  // outside of ops in it
+    std::int64_t own_ns = 0;   // The time of it outside of the ops, ranges and calls in it.
+    std::int64_t work_ns = 0;  // The time of it outside of the ops in it.
   };
   struct Forward {
     std::uint32_t sequence = kNoNumber, module = 0;
@@ -65,10 +65,11 @@ class HostWalk {
   TraceTimes& times_;
   std::vector<std::vector<Open>> threads_;
   std::vector<NameFacts> names_;
-  std::vector<Forward> forward_;  // by the last bits of its sequence number: the latest of them
+  // The latest forward op for each value of a sequence number's last bits.
+  std::vector<Forward> forward_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> inner_;
   RecentSpans waits_, loading_, busy_;
-  std::size_t closed_steps_ = 0;  // of a recording without a device
+  std::size_t closed_steps_ = 0;  // The number of finished steps, for a recording without a device.
 };
 
 // Adds a piece of work to the times of its step.

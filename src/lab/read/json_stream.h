@@ -1,5 +1,6 @@
-// JSON that is too large to be held: the members of the outermost object one by one, and of the one
-// that is a long list, its items one by one, each as its text. And the members of such a text.
+// Reads JSON that is too large for memory: visits the members of the outermost object one by one
+// and, for one member that is a long list, its items one by one, each as text. Also visits the
+// members of such a text.
 #pragma once
 
 #include <cstdint>
@@ -12,37 +13,39 @@
 
 namespace tracestep {
 
-// A text that is longer is refused, so that no file takes more memory than a few of these.
+// The longest text of a member or item; longer ones are refused, so that no file takes more memory
+// than a few of these.
 inline constexpr std::size_t kMaxJsonItemBytes = std::size_t{16} << 20;
 
-// Is called with the texts of JSON values.
+// Functions that are called with the texts of JSON values.
 struct JsonVisitor {
   std::function<void(std::string_view key, std::string_view value)> member;
-  std::function<void(std::string_view item)> item;  // of the list named `list`
+  // Called for each item of the list named `list`.
+  std::function<void(std::string_view item)> item;
 };
 
-// Reads an object, whose member `list` may be of any length, or a bare list. Values are told apart
-// by their brackets and quotes alone: their texts may be no JSON. Returns false where the text ends
-// before its outermost value does. Errors: kInput naming the file and the byte, for a text that is
-// neither and for an item beyond kMaxJsonItemBytes.
+// Reads an object whose member `list` may have any length, or a bare list. Values are separated by
+// brackets and quotes only, so their texts need not be valid JSON. Returns false if the text ends
+// before its outermost value does. Throws Error{kInput} naming the file and the byte for text that
+// is neither, and for an item larger than kMaxJsonItemBytes.
 bool read_json(ByteStream& bytes, std::string_view list, const JsonVisitor& visitor);
 
-// Calls visit(key, value) with the members of an object's text, both as they stand, the key without
-// its quotes. Returns false where it is no object; members before the fault have been visited.
+// Calls visit(key, value) for each member of an object's text; both are texts, the key without its
+// quotes. Returns false if the text is no object; members in front of the fault have been visited.
 template <class Visit>
 bool for_each_json_member(std::string_view object, Visit visit);
 
 std::string_view unquoted(std::string_view value);
-// The number of a value's text, which may stand in quotes; nullopt for anything else.
+// The integer in a value's text, with or without quotes; nullopt for anything else.
 std::optional<std::int64_t> json_integer(std::string_view value);
-// Milli-units of a decimal, exactly: "12.345" is 12345. Digits behind the third are dropped.
+// A decimal in thousandths, exactly: "12.345" is 12345. Further digits are dropped.
 std::optional<std::int64_t> json_thousandths(std::string_view value);
 // The text of a value in quotes, with its escapes resolved; of any other value, the text itself.
 std::string unescaped(std::string_view value);
 
 // --- the walk over members ----------------------------------------------------------------------
 
-// The place behind the value that begins at `at`; npos: it does not end.
+// The position behind the value that begins at `at`; npos: the value does not end.
 std::size_t end_of_json_value(std::string_view text, std::size_t at);
 std::size_t skip_json_space(std::string_view text, std::size_t at);
 

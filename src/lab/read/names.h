@@ -1,4 +1,4 @@
-// Texts by number: each is kept once, however often a file repeats it.
+// Numbers texts, and keeps each once, however often a file repeats it.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Names {
     numbers_.emplace(texts_.back(), number);
     return number;
   }
-  // kNoNumber: it has none yet.
+  // The number of a text; kNoNumber: it has none yet.
   std::uint32_t find(std::string_view name) const {
     const auto found = numbers_.find(name);
     return found == numbers_.end() ? kNoNumber : found->second;
@@ -29,7 +29,7 @@ class Names {
   std::size_t size() const { return texts_.size(); }
 
  private:
-  std::deque<std::string> texts_;  // whose addresses stay
+  std::deque<std::string> texts_;  // A deque, so that the addresses of the texts stay valid.
   std::unordered_map<std::string_view, std::uint32_t> numbers_;
 };
 

@@ -1,5 +1,5 @@
-// Times of the parts of a step over the steps of a recording, whatever the parts are: kinds of
-// work, passes, gaps, modules, kernels. All tables are made of these.
+// Collects the times of parts of a step over all steps of a recording. A part is a kind of work, a
+// pass, a gap, a module or a kernel; all tables are made from these.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace tracestep {
 
-// Kept only for steps in which a thing ran.
+// The time of one part in each step; only steps in which the part ran are stored.
 class PerStep {
  public:
-  // Steps come in nearly any order; `step` is 0 or more.
+  // Adds time to a step. Steps come nearly in order; `step` is 0 or more.
   void add(std::int32_t step, std::int64_t whole_ns) {
-    const auto ns = static_cast<double>(whole_ns);  // which no sum of them leaves
+    // Sums of whole nanoseconds are exact in a double.
+    const auto ns = static_cast<double>(whole_ns);
     ++count_;
     total_ns_ += ns;
     if (!steps_.empty() && steps_.back().first == step) {
@@ -30,11 +31,11 @@ class PerStep {
 
   std::int64_t count() const { return count_; }
   double total_ns() const { return total_ns_; }
-  // Adds the milliseconds of each step to `to`, which has one of each.
+  // Adds the milliseconds of each step to `to`, which has an element for each step.
   void add_to(std::vector<double>& to) const {
     for (const auto& [step, ns] : steps_) to[static_cast<std::size_t>(step)] += 1e-6 * ns;
   }
-  // The milliseconds of each of `steps` steps, 0 where it did not run.
+  // The milliseconds in each of `steps` steps; 0 if the part did not run in a step.
   std::vector<double> ms_of(std::size_t steps) const {
     std::vector<double> out(steps, 0.0);
     add_to(out);
@@ -47,11 +48,11 @@ class PerStep {
   double total_ns_ = 0;
 };
 
-// The time of a module: its own, without modules in it; all of it; and the part in two of its
-// passes.
+// The kinds of parts. A module has three: its own time, its time with the modules in it, and that
+// in each of two passes.
 enum class PartLevel : std::uint8_t {
   kKind,
-  kHidden,  // collectives beside other work
+  kHidden,  // Collectives while other work runs.
   kPass,
   kGap,
   kModule,
@@ -62,9 +63,11 @@ enum class PartLevel : std::uint8_t {
 
 struct Part {
   PartLevel level = PartLevel::kKind;
-  std::uint32_t number = 0;  // a WorkClass, TracePass or GapCause; in TraceTimes::paths; a name
-  WorkClass work = WorkClass::kMemoryBound;  // of a kernel
-  HostPlace place = {};                      // of a kernel: of the first of them
+  // By level: a WorkClass, TracePass or GapCause, an index into TraceTimes::paths, or a name's
+  // number.
+  std::uint32_t number = 0;
+  WorkClass work = WorkClass::kMemoryBound;  // The class of a kernel's work.
+  HostPlace place = {};                      // For a kernel: the place of its first launch.
   PerStep times = {};
 };
 
@@ -81,7 +84,7 @@ class Parts {
   PerStep& times(PartLevel level, Enum which) {
     return at(level, static_cast<std::uint32_t>(which)).times;
   }
-  // In the order in which they were first seen.
+  // The parts of a level, in the order in which they were first seen.
   std::vector<const Part*> of(PartLevel level) const {
     std::vector<const Part*> out;
     for (const Part& part : parts_) {

@@ -1,5 +1,5 @@
-// A recording as a page to look at and to send around: the answer, the work of one step along time
-// or the bytes by who holds them, charts, and every table.
+// Writes a recording as an HTML page to look at and to send to others: the answer, the work of one
+// step along time or the bytes by holder, charts, and every table.
 #pragma once
 
 #include <string>
@@ -12,9 +12,9 @@ namespace tracestep {
 
 inline constexpr const char* kReadSchema = "tracestep.read/1";
 
-// `tables`: those of the command, the first answers that are asked for; with a "step"
-// (step_table()) or a "stack@…" (snapshot_stack()) in them these are drawn, and can be searched and
-// looked at closely. The page asks nothing of a network.
+// The page as text. `tables`: the command's tables, in the order of its answers. A table "step"
+// (step_table()) or "stack@…" (snapshot_stack()) is drawn so that it can be searched and enlarged.
+// The page loads nothing from a network.
 std::string read_page(const std::string& title, std::vector<Table> tables, const Json& environment);
 
 }  // namespace tracestep

@@ -1,5 +1,6 @@
-// Both orders are walked side by side. Where they differ, the nearest place from which a few
-// kernels agree again is looked for; what was replaced by as many others there is matched by place.
+// Matches two sequences of kernels by walking along both. Where they differ, it looks for the
+// nearest place from which a few kernels agree again; kernels in between are matched by position if
+// there are as many on both sides.
 #include "lab/read/replay_names.h"
 
 #include "base/indexed.h"

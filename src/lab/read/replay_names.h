@@ -1,5 +1,6 @@
-// Kernels of a CUDA graph's replay say nothing of the op and the module that they belong to. The
-// same program without the graph runs the same kernels in the same order, and there each says it.
+// Finds the op and module of kernels in a replayed CUDA graph, which the recording does not name.
+// The same program without the graph runs the same kernels in the same order, and there each has an
+// op and a module.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +20,33 @@ inline constexpr TracePass kAllTracePasses[] = {TracePass::kForward, TracePass::
                                                 TracePass::kOptimizer, TracePass::kGraph};
 std::string_view name_of(TracePass pass);
 
-// Where a moment of the host lies in the program.
+// The position of the host in the program at a moment.
 struct HostPlace {
   std::uint32_t module = 0;
   std::uint32_t op = kNoNumber;
   TracePass pass = TracePass::kForward;
 };
 
-// The kernels that were launched one by one, in order: the last of them, as many as have room.
+// The latest kernels that were launched one by one, in order, up to a limit.
 class EagerKernels {
  public:
   void add(std::uint32_t name, const HostPlace& place);
-  // For each kernel of a replay the place of its like; nullptr: none was found. Valid until the
-  // next call.
+  // For each kernel of a replay, the place of the matching eager kernel; nullptr: none matches.
+  // Valid until the next call.
   std::vector<const HostPlace*> places_of(std::span<const std::uint32_t> replay);
 
-  // Numbers these kernels as another recording does, which gets the names that it lacks.
+  // The same kernels with the numbers of another recording's names; names that it lacks are added
+  // to it.
   EagerKernels renumbered(const Names& names, const Names& paths, Names& to_names,
                           Names& to_paths) const;
   bool is_empty() const { return names_.empty(); }
 
  private:
   struct Match {
-    std::vector<std::uint32_t> places;  // in this order; kNoNumber: none
+    // The places of a replay's kernels in order; kNoNumber: none.
+    std::vector<std::uint32_t> places;
     std::size_t count = 0;
-    std::size_t of = 0;  // kernels that were known
+    std::size_t of = 0;  // How many eager kernels were known at the match.
   };
   std::pair<std::size_t, std::size_t> differing(std::span<const std::uint32_t> replay,
                                                 std::size_t i, std::size_t j) const;
@@ -53,7 +56,7 @@ class EagerKernels {
 
   std::vector<std::uint32_t> names_;
   std::vector<HostPlace> places_;
-  std::unordered_map<std::uint64_t, Match> known_;  // of replays with the same kernels
+  std::unordered_map<std::uint64_t, Match> known_;  // Matches by a hash of the replay's kernels.
 };
 
 }  // namespace tracestep

@@ -285,7 +285,8 @@ class SnapshotReader {
       look(1);
       const PickleValue segment = segments[i];
       if (!find(segment, "total_size")) fail_input(where_, "segment {} has no total_size", i);
-      // Without events the device that holds the most is shown; files of one device are the rule.
+      // Without events, the device with the most bytes is shown; usually a file has only one
+      // device.
       const auto device =
           static_cast<std::size_t>(std::max<std::int64_t>(0, number(segment, "device")));
       if (has_events_ && device != chosen_) continue;
@@ -349,7 +350,7 @@ class SnapshotReader {
       }
       out_.most_reserved_bytes = std::max(out_.most_reserved_bytes, now.reserved);
       out_.lacks_segments |= now.allocated > now.reserved;
-      // Of each stretch the fullest moment, so that no peak is lost.
+      // The fullest moment of each stretch is kept, so that no peak is lost.
       if (i % stride == 0) out_.moments.push_back({.allocated_bytes = -1});
       if (now.allocated > out_.moments.back().allocated_bytes) {
         out_.moments.back() = {static_cast<std::int64_t>(i), event.time_us, now.allocated,

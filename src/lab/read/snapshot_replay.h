@@ -1,4 +1,4 @@
-// A snapshot's allocations in order, to be replayed with other settings of the allocator.
+// Replays a snapshot's allocations in order with other settings of the allocator.
 #pragma once
 
 #include <unordered_map>
@@ -10,7 +10,8 @@ namespace tracestep {
 
 struct SnapshotFacts;
 
-// Births and deaths by address, as a list. A birth at an address that is alive ends what was there.
+// Converts allocations and frees by address into a list of blocks. An allocation at an address that
+// is in use ends the block there.
 class AddressedList {
  public:
   void birth(std::int64_t address, std::int64_t bytes, std::int64_t stream) {
@@ -32,9 +33,9 @@ class AddressedList {
   std::unordered_map<std::int64_t, std::uint32_t> alive_;
 };
 
-// "settings": the recording's most reserved bytes, and what its events would have reserved with the
-// default settings of the allocator, with expandable segments and with others. Without rows where
-// there are no events, or bytes beyond what a card has.
+// The table "settings": the most reserved bytes of the recording, and what its events would have
+// reserved with the allocator's default settings, with expandable segments and with other settings.
+// Empty if there are no events, or if bytes exceed what a card has.
 Table snapshot_settings_table(const SnapshotFacts& facts);
 
 }  // namespace tracestep

@@ -77,7 +77,8 @@ Lists whole_modules(const Lists& modules) {
   return out;
 }
 
-// Where kernels are launched, and how often: names of B for names of A that B lacks.
+// Matches kernels by where and how often they are launched: for names of A that B lacks, the names
+// in B.
 std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const ReadTrace& b,
                                                    const Lists& in_a, const Lists& in_b) {
   using Place = std::tuple<WorkClass, std::string, std::string, std::int64_t>;
@@ -103,7 +104,7 @@ std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const Rea
   return out;
 }
 
-// By how much the halves of a recording differ.
+// How much the two halves of a recording differ.
 double drift_of(const std::vector<double>& ms) {
   const auto half = static_cast<std::ptrdiff_t>(ms.size() / 2);
   const double first = median_of({ms.begin(), ms.begin() + half});

@@ -1,5 +1,5 @@
-// Two recordings beside each other: what takes longer or shorter, beyond what steps differ by
-// within each of them.
+// Compares two recordings: finds what takes longer or shorter by more than steps differ within each
+// of them.
 #pragma once
 
 #include <vector>
@@ -9,21 +9,22 @@
 namespace tracestep {
 
 struct DifferenceOptions {
-  double margin = 0.02;  // what lies within it is the same
-  double chance = 0.01;  // that any row is called different where nothing is, over all rows
+  double margin = 0.02;  // Ratios within this margin of 1 count as the same.
+  // The probability, over all rows together, that any row is called different when nothing is.
+  double chance = 0.01;
 };
 
-// "changes": the step, its kinds of work, passes, modules (by themselves, and with those in them)
-// and kernels, each with its time in both, the ratio with its interval, and a verdict. Each row has
-// a test on the times of its steps (Mann-Whitney), and all together the error `chance` (Holm, "A
-// simple sequentially rejective multiple test procedure", 1979). Steps of one recording drift
-// together, which no test on them sees: a difference also has to be larger than what the halves of
-// either recording differ by. Kernels of one file alone are matched by place: by the op that
-// launches them, by module and number of calls.
+// The table "changes": the step, its kinds of work, passes, modules (alone, and with the modules in
+// them) and kernels, each with its time in both recordings, the ratio with its interval, and a
+// verdict. Each row has a Mann-Whitney test on its times by step; the error of all tests together
+// is `chance` (Holm, "A simple sequentially rejective multiple test procedure", 1979). Steps of one
+// recording drift together, which the tests do not see, so a difference must also be larger than
+// that between the halves of either recording. Kernels that only one file has are matched by the op
+// that launches them, the module and the number of calls.
 Table difference_table(const ReadTrace& a, const ReadTrace& b, const DifferenceOptions& options);
 
-// The above of two traces, with `eager` for kernels of graph replays (read_trace_of_file); of two
-// snapshots, what they hold more or less of. Errors: kInput for files of two kinds.
+// Compares two traces as above, with `eager` for kernels of graph replays (read_trace_of_file), or
+// the holders of two snapshots. Throws Error{kInput} for files of different kinds.
 Table recorded_difference(const std::filesystem::path& a, const std::filesystem::path& b,
                           const DifferenceOptions& options, const ReadTrace* eager = nullptr);
 

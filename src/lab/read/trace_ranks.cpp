@@ -1,6 +1,6 @@
-// Ranks of one job: each recorded itself, by a clock of its own. A collective ends everywhere when
-// the last rank has come, so who is in it for the shortest time came last, and the others waited
-// for it by as much as they were in it longer.
+// Compares ranks of one job, each of which recorded itself with its own clock. A collective ends
+// everywhere when the last rank has come. So the rank that is in it for the shortest time came
+// last, and the others waited for it by as much as they were in it longer.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,5 +1,5 @@
-// Where nothing marks steps, an op may: one between whose calls the same ops always run, in
-// whatever number. Of such ops the one that is called least often bounds whole steps, not layers.
+// Finds steps that nothing marks by an op between whose calls the same ops always run. Of several
+// such ops, the one that is called least often is at the boundary of whole steps and not of layers.
 #include "lab/read/trace_steps.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The steps of a recording: as it marks them, or by what repeats in it.
+// Finds the steps of a recording: by its marks, or by what repeats in it.
 #pragma once
 
 #include "lab/read/trace_file.h"
@@ -6,18 +6,18 @@
 namespace tracestep {
 
 enum class StepMarks {
-  kProfiler,   // ProfilerStep#, by torch.profiler's own schedule
-  kOptimizer,  // the ends of the optimizer's steps
-  kRepeats,    // an op after whose every call the same ops follow
-  kNone,       // all of it is one step
+  kProfiler,   // By ProfilerStep# ranges, which torch.profiler's schedule writes.
+  kOptimizer,  // By the ends of the optimizer's steps.
+  kRepeats,    // By an op after each of whose calls the same ops follow.
+  kNone,       // The whole recording counts as one step.
 };
 
 struct TraceSteps {
   StepMarks marks = StepMarks::kNone;
-  Intervals spans;        // of the host, in order
-  std::string mark = {};  // the op that begins each, of kRepeats
+  Intervals spans;        // The spans of the steps on the host, in order.
+  std::string mark = {};  // With kRepeats: the op that begins each step.
 
-  // The step of a moment of the host; -1: in none of them.
+  // The step at a moment of the host; -1: it is in no step.
   std::int32_t at(std::int64_t moment) const;
 };
 

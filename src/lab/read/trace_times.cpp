@@ -1,5 +1,6 @@
-// One walk over the events of host and devices by their begin. A kernel belongs to what was open on
-// the host where its call began; only the latest calls are remembered, as their numbers rise.
+// Walks once through the events of host and devices in the order of their begin. A kernel belongs
+// to what was open on the host when its call began; only the latest calls are remembered, because
+// their numbers rise.
 #include "lab/read/trace_times.h"
 
 #include <algorithm>
@@ -51,8 +52,8 @@ class DeviceWalk {
       piece.step = device.step = call.step;
       piece.is_replayed = call.is_graph_launch;
     } else {
-      // It belongs to the step of the one before it: by its own time it may be many steps behind
-      // its host.
+      // The work counts in the step of the work before it; its own time may be many steps behind
+      // that of the host.
       ++times_.unlinked;
       piece.step = device.step;
     }

@@ -35,8 +35,8 @@ constexpr std::string_view kProducts[] = {
     "aten::linear", "mkldnn_linear", "scaled_mm"};
 constexpr std::string_view kOptimizer[] = {"multi_tensor_apply", "fused_adam", "fusedadam"};
 
-// The first that fits. Attention stands before products: its kernels have "gemm" in their
-// templates.
+// The first rule that fits decides. Attention comes before products, because its kernels have
+// "gemm" in their templates.
 constexpr std::pair<std::span<const std::string_view>, WorkClass> kRules[] = {
     {kCollectives, WorkClass::kCollectives},
     {kCopies, WorkClass::kCopies},

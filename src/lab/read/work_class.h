@@ -1,4 +1,4 @@
-// Tells by its name alone what kind of work a kernel or an op of others does.
+// Classifies the work of a kernel or op of other programs, by its name alone.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace tracestep {
 enum class WorkClass : std::uint8_t {
   kProducts,
   kAttention,
-  kMemoryBound,  // norms, softmax, elementwise, reductions, lookups
+  kMemoryBound,  // Norms, softmax, elementwise ops, reductions, lookups.
   kOptimizer,
   kCollectives,
   kCopies,
@@ -20,9 +20,9 @@ inline constexpr WorkClass kAllWorkClasses[] = {WorkClass::kProducts,    WorkCla
 
 std::string_view name_of(WorkClass work);  // "matrix products"
 
-// Takes the name of a kernel, or of an op where a recording has no kernels. What no rule knows is
-// memory-bound:
-// names of products, attention and collectives are few, those of pointwise kernels are not.
+// The class of a kernel's name, or of an op's in a recording without kernels. A name that no rule
+// knows is memory-bound, because there are few names of products, attention and collectives, and
+// many of pointwise kernels.
 WorkClass work_class_of(std::string_view name);
 
 }  // namespace tracestep

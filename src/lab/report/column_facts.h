@@ -12,20 +12,21 @@
 
 namespace tracestep {
 
-// Members that are as usual are left out. "kind", "unit", "title", "description", "role",
-// "part_of", "digits", "timing", "words", "asked_for" (what a screen shows first, which is not read
-// back), and "shown": "no" or "if it varies".
+// Describes a column as JSON. Members with their default values are left out: "kind", "unit",
+// "title", "description", "role", "part_of", "digits", "timing", "words", "asked_for" (a screen
+// shows the column first; it is not read back), and "shown", which is "no" or "if it varies".
 Json facts_of(const Column& column);
 // The inverse of facts_of(). A column whose result does not say its kind is kText.
 Column column_of(const std::string& name, const Json& facts);
 
-// The kind of a column whose values are these, for results that do not say it.
+// Guesses the kind of a column from its values, for results that do not name it.
 ColumnKind kind_of(std::span<const Json> values, bool are_bytes);
 
-// A table as a JSON result has it: {"columns", "rows", "title", "notes"}. Error{kInput} naming
-// `where`: it is none, its rows differ in their columns, or cells are not of their column's kind.
+// Reads a table of a JSON result: {"columns", "rows", "title", "notes"}. Throws Error{kInput}
+// naming `where` if it is no table, if rows have different columns, or if a cell is not of its
+// column's kind.
 Table table_of(const std::string& name, const Json& json, const std::string& where);
-// Adds the rows and notes alone, for a table that has its columns.
+// Reads only the rows and the notes, into a table that already has its columns.
 void add_rows(const Json& json, const std::string& where, Table& out);
 // All tables of a result; `primary`: the name of the only one, where the result does not say it.
 std::vector<Table> tables_of(const Json& document, const std::string& where,

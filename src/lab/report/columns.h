@@ -64,11 +64,12 @@ template <ColumnKind kKind>
 struct KnownColumn {
   const char *name, *title = "", *description = "", *unit = "";
   int digits = -1;
+  ColumnRole role = ColumnRole::kShown;
 
   operator Column() const { return (*this)(description); }
-  // With another description.
+  // The column with this description instead of its own.
   Column operator()(std::string about) const { return titled(title, std::move(about)); }
-  // With another title, and the usual description or another one.
+  // The column with this title instead of its own, and with its own description or this one.
   Column titled(std::string words) const { return titled(std::move(words), description); }
   Column titled(std::string words, std::string about) const {
     return {.name = name,
@@ -76,7 +77,8 @@ struct KnownColumn {
             .unit = unit,
             .kind = kKind,
             .digits = digits,
-            .description = std::move(about)};
+            .description = std::move(about),
+            .role = role};
   }
 };
 
@@ -90,13 +92,14 @@ inline Column data_only(Column column) {
   return column;
 }
 
-// Flags, commands and formulas, which people copy.
+// Marks texts that people copy (flags, commands, formulas): they are never cut.
 inline Column to_copy(Column column) {
   column.is_whole = true;
   return column;
 }
 
-// The status of what was only predicted: to people, "oom" would be something that happened.
+// Words for the status of a step that was only predicted: people read "does not fit" where a run
+// would say "oom".
 inline Column without_run(Column status) {
   status.words = {{"ok", "fits"}, {"oom", "does not fit"}};
   return status;
@@ -111,20 +114,22 @@ Column with_role(Column column) {
 }
 inline constexpr auto *as_key = with_role<ColumnRole::kKey>,
                       *as_samples = with_role<ColumnRole::kSamples>,
-                      *as_exact = with_role<ColumnRole::kExact>;
+                      *as_exact = with_role<ColumnRole::kExact>,
+                      *as_following = with_role<ColumnRole::kFollows>;
 
 inline Column as_part(std::string whole, Column column) {
   column.whole = std::move(whole);
   return with_role<ColumnRole::kPart>(std::move(column));
 }
 
-// A ratio, a share or a verdict that is made of times.
+// Marks a column of ratios, shares or verdicts as computed from measured times.
 inline Column timed(Column column, Timing timing = Timing::kSampled) {
   column.timing = timing;
   return column;
 }
 
-// Marks a column as the comparison of two rows' times; a note tells whose samples do not suffice.
+// Marks a column as a comparison of the times of two rows. A note below the table names rows that
+// have too few samples for it.
 inline Column as_comparison(Column column) {
   column.words = {{"too few samples", "too few"}, {"too few rounds", "too few"}};
   return timed(std::move(column));

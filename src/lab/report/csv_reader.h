@@ -1,5 +1,5 @@
-// A reader of comma-separated values; cells stay text. And files that are put into the program when
-// it is built, as structs.
+// Reads comma-separated values, whose cells stay text, and turns the CSV files that are compiled
+// into the program into structs.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,34 @@ namespace tracestep {
 
 struct CsvRow {
   std::vector<std::string> cells;
-  std::size_t line = 1;       // in which it begins
-  bool begins_table = false;  // the first one, and those behind an empty line
+  std::size_t line = 1;  // The line of the file in which the row begins.
+  // True for the first row of the file and for a row behind an empty line.
+  bool begins_table = false;
 };
 
 // Rows of cells, the row of column names first; empty lines are skipped. RFC 4180: cells in quotes
 // may hold commas, line ends and doubled quotes. Error{kInput} naming `name`, and line and column
 // of what is wrong: bytes that are no text, a quote that nothing closes; also beyond 2^20 cells.
 std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& name);
-// The cells alone.
+// Only the cells of parse_csv_rows().
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
 
-// A text as the writer puts it into a cell: escaped_bytes() of base/utf8.h, and behind an
-// apostrophe where a spreadsheet would take it for a formula; one that is there already gets
-// another.
+// Escapes a text as the CSV writer does (escaped_bytes() of base/utf8.h). An apostrophe is put in
+// front where a spreadsheet would read a formula, and where the text begins with an apostrophe.
 std::string as_csv_text(std::string_view text);
 // The inverse.
 std::string from_csv_text(std::string_view cell);
 
-// A row of such a file, by the names of its columns. The files belong to the source: a mistake in
-// one is a bug, and CHECKed.
+// A row of a CSV file that is compiled into the program; cells are found by column name. A missing
+// column or a wrong number is a bug of ours, so it fails a CHECK.
 class CsvRecord {
  public:
   CsvRecord(const std::vector<std::string>& names, const std::vector<std::string>& cells);
 
   const std::string& text(std::string_view column) const;
-  bool has(std::string_view cell) const;  // in any column
+  bool has(std::string_view cell) const;  // True if any column has this cell.
   double number(std::string_view column) const;
-  // These read a cell that may be empty.
+  // Read a cell that may be empty; an empty cell gives `otherwise`.
   double number_or(std::string_view column, double otherwise) const;
   std::int64_t whole_or(std::string_view column, std::int64_t otherwise) const;
 
@@ -53,8 +53,9 @@ class CsvRecord {
 
 inline constexpr std::string_view kNeeded = "needed";
 
-// A column and the member of T that its cells fill. An empty number leaves what T begins with,
-// unless `how` is kNeeded; a bool is whether the cell is the word `how`.
+// Connects a column to the member of T that its cells fill. An empty cell of a number leaves the
+// member's default, unless `how` is kNeeded. A bool member is true if the cell equals the word
+// `how`.
 template <class T>
 struct CsvField {
   std::string_view column;

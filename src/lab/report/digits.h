@@ -9,7 +9,7 @@ namespace tracestep {
 // "3,406,809,600"; contexts and widths, below ten thousand, stay plain.
 std::string grouped(std::int64_t value);
 
-// As `digits` of a column: two significant ones, for what is not known better.
+// A value of Column::digits: two significant digits, for numbers that are not known better.
 inline constexpr int kTwoDigits = -2;
 // "740", "74", "0.74" for 736.6, 73.66 and 0.7366.
 std::string two_digits(double value);

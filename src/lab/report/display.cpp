@@ -73,8 +73,8 @@ bool has_ms(const Column& column) {
   return column.kind == ColumnKind::kReal && column.unit == "ms";
 }
 
-// Where the longest time of each row takes a second, all times of the table are in seconds, as
-// sentences say them.
+// True if the longest time of each row is at least a second: all times of the table are then in
+// seconds, as in sentences.
 bool is_of_seconds(const Table& table) {
   constexpr double kSecond = 1000.0;
   bool has_times = false;

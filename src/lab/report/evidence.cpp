@@ -5,7 +5,6 @@
 #include <charconv>
 #include <cmath>
 #include <iterator>
-#include <set>
 
 #include <fmt/format.h>
 
@@ -38,7 +37,7 @@ template <class... Args>
   throw Unsupported(Text(Piece{fmt::format(words, std::forward<Args>(args)...), Basis::kQuote}));
 }
 
-// As formulas have it: in quotes unless it is a plain word.
+// A name in a formula: in quotes unless it is a plain word.
 std::string name_in_formula(const std::string& name) {
   const bool is_plain =
       std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
@@ -69,7 +68,7 @@ const Table& Evidence::table(std::string_view name) const {
 }
 
 void Evidence::note(const Table& table, std::size_t row, std::string_view column) const {
-  // From the end: a row is mostly read again right after it was read.
+  // Searched from the end, because a row is usually read again right after it was read.
   auto found = std::find_if(used_.rbegin(), used_.rend(),
                             [&](const RowRef& r) { return r.row == row && r.table == table.name; });
   if (found == used_.rend()) {
@@ -223,11 +222,10 @@ bool Evidence::Row::is_like(const Row& other) const {
       if (a != b) return false;
       continue;
     }
-    // These columns follow from keys or were counted: they tell no runs apart that keys do not.
-    static const std::set<std::string_view> kOfRow = {"label", "verdict", "launches", "parameters",
-                                                      "flops"};
-    const bool is_of_row = kOfRow.contains(column.name) || column.kind == ColumnKind::kBytes;
-    if (has_keys && is_of_row) continue;
+    // Counts and what follows from other columns tell no runs apart that keys do not.
+    const bool follows = column.role == ColumnRole::kFollows || column.role == ColumnRole::kExact ||
+                         column.role == ColumnRole::kKey || column.kind == ColumnKind::kBytes;
+    if (has_keys && follows) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
     };

@@ -30,29 +30,29 @@ class Evidence {
    public:
     // The cell; Unsupported when the column is missing, empty or of another kind.
     Quantity get(std::string_view column) const;  // exact
-    // The middle of a long text is left out.
+    // The text of a cell as a quotation; the middle of a text longer than `max_bytes` is left out.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
-    // Quotes a text in fewer bytes; where another one of the column equals it at both ends, by the
-    // part that tells them apart: "...tn_n_tilesize128x64x8...".
+    // Quotes a text in at most `max_bytes`. If other texts of the column begin and end like it, the
+    // part that tells them apart is shown: "...tn_n_tilesize128x64x8...".
     Text quote_apart(std::string_view column, std::size_t max_bytes) const;
     std::vector<double> numbers(std::string_view column) const;
-    // The row's model and label; with the vocabulary where other models of the report have the same
-    // size and another one: "tiny, vocabulary 256".
+    // The row's model or label as a quotation. The vocabulary is added if another model of the
+    // report has the same size with another vocabulary: "tiny, vocabulary 256".
     Text model() const;
     Text name() const;
     const std::string& table() const { return table_->name; }
     bool is(const RowRef& ref) const { return ref.row == index_ && ref.table == table_->name; }
-    // True if another row of the table says the same but for measured numbers: texts, counts and
-    // bytes are equal, so that nothing tells which of the two is meant.
+    // True if another row has the same texts, counts and bytes and differs at most in measured
+    // numbers, so that a reader could not tell the two apart.
     bool is_like(const Row& other) const;
-    // For choosing rows and branches. What is printed comes from get() and quote().
+    // Read a cell to choose a row or a branch. Numbers that are printed come from get() and quote()
+    // instead.
     double number(std::string_view column) const;
     std::string text(std::string_view column) const;
     std::string text_or(std::string_view column, std::string_view otherwise) const;
     bool has(std::string_view column) const;
     bool is_list(std::string_view column) const;
-    // The cell, looked at and not read: it is no part of the answer. nullptr: there is no such
-    // column.
+    // Reads a cell without recording it in used(). nullptr if the table has no such column.
     const Json* peek(std::string_view column) const { return cell(column); }
     // Throws Unsupported when the table has no such column.
     void require_column(std::string_view column) const;
@@ -66,7 +66,8 @@ class Evidence {
         : evidence_(&evidence), table_(&table), index_(index) {}
     const Json* cell(std::string_view column) const;
     const Json& present(std::string_view column) const;
-    Text vocabulary() const;  // ", vocabulary 256", where that is needed
+    // The text ", vocabulary 256", or empty if the size alone names the model.
+    Text vocabulary() const;
 
     const Evidence* evidence_;
     const Table* table_;
@@ -78,14 +79,14 @@ class Evidence {
   // The first row with these cells. Throws Unsupported when the table or the row is missing.
   Row row(std::string_view table, const Where& where) const;
   std::optional<Row> find(std::string_view table, const Where& where) const;
-  // The row of the same table for the same run (the columns of spec/fields.h), except for these
-  // cells. Throws Unsupported when there is none.
+  // The row of the same table for the same run (equal in the fields of spec/fields.h), except that
+  // it has the cells in `changed`. Throws Unsupported when there is none.
   Row beside(const Row& row, const Where& changed) const;
-  // The rows of `table` that are of the same cell, by the column "cell"; none where either table
-  // lacks it.
+  // The rows of `table` for the same run as `row`, which the structured column "cell" identifies;
+  // empty if either table lacks that column.
   std::vector<Row> same_cell(const Row& row, std::string_view table) const;
-  // The rows of `table` with the keys of `row`, as far as both tables have them, but for these
-  // cells. Throws Unsupported when there are none.
+  // The rows of `table` that agree with `row` in all key columns that both tables have, except for
+  // the cells in `changed`. Throws Unsupported when there are none.
   std::vector<Row> as(const Row& row, std::string_view table, const Where& changed) const;
   // All rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
@@ -94,7 +95,8 @@ class Evidence {
   const std::vector<RowRef>& used() const { return used_; }
   // Restores used() to `before`, as if nothing had been read since.
   void forget(std::vector<RowRef> before) const { used_ = std::move(before); }
-  // The parameters in their column "cell", if any.
+  // The values of the structured column "cell" (all parameters of a run) in these rows, where they
+  // have one.
   std::vector<Json> cells_of(std::span<const RowRef> rows) const;
 
  private:
@@ -109,13 +111,13 @@ class Evidence {
 // "1,4-6": row numbers, runs of three and more as a range.
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
                          std::string_view to = "-");
-// A column of rows of one table in a formula: "kinds[1,4-6].ms".
+// The formula of a column over several rows of one table: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
 
 // True if a cell of the table's row is in the formula.
 bool formula_has_row(std::string_view formula, const std::string& table, std::size_t row);
 
-// "a = b" or "a < b" of the same column with texts, in order of the alphabet.
+// Compares two text cells of one column alphabetically, as the relation "a = b" or "a < b".
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
 // The sum, most and least of a column over rows of one table; `rows` has at least one.
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);

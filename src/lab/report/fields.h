@@ -32,8 +32,9 @@ class Fields {
     fields_.insert(fields_.end(), more.fields_.begin(), more.fields_.end());
     return *this;
   }
-  // The fields of a part of the record, which a member pointer or a function gives: as it is, as an
-  // optional one, or by its address. Cells of a part that is not there are empty.
+  // Takes over the fields of a part of the record. `part` is a member pointer or a function that
+  // returns the part, an optional of it, or its address. If the part is missing, its cells are
+  // empty.
   template <class Part, class PartOf>
   Fields& add(const Fields<Part>& fields, PartOf part) {
     for (const Field<Part>& field : fields) {

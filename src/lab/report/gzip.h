@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// `comment`: stands in the header, readable as it is; readers pass over it.
+// Compresses `text`. `comment` stands uncompressed in the gzip header, which readers skip.
 std::string gzip(std::string_view text, std::string_view comment = {});
 // The inverse of gzip(). Error{kInput} for data that is not gzip, and for more than `max_bytes` of
 // text, since a small file can expand to a huge text.

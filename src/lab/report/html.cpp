@@ -17,7 +17,7 @@
 namespace tracestep {
 namespace {
 
-// In lines of 96 characters (RFC 4648).
+// Base64 in lines of 96 characters (RFC 4648).
 std::string base64(std::string_view bytes) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   constexpr std::size_t kLine = 72;  // bytes

@@ -16,21 +16,23 @@
 
 namespace tracestep {
 
-// A chart that only a page has, drawn by its script: pieces of work along time, below each other
-// their passes, modules and kernels. Its table has the columns of lab/read's step_table().
+// The name of a chart that the page's own script draws: spans of work along a time axis, and below
+// them the passes, modules and kernels that they belong to. Its table has the columns of lab/read's
+// step_table().
 inline constexpr const char* kWorkChart = "work";
 
-// An answer: its sentence and its charts are shown, the rest unfolds.
+// An answer on the page: its sentence and charts are shown, and the rest unfolds on a click.
 struct PageCard {
   std::string id = {}, number = {}, question = {};
   Text lead = {}, more = {};
   std::vector<std::string> items = {};        // a numbered list, which its charts refer to
-  std::vector<std::vector<Text>> lines = {};  // a table of its own, its head first
+  std::vector<std::vector<Text>> lines = {};  // Rows of a small table; the first one is its head.
   std::vector<Chart> charts = {};
-  std::string standing = {}, doubt = {};  // standing of its rows, "noisy", and the reason
+  // How far the answer's rows can be trusted, such as "noisy", and the reason.
+  std::string standing = {}, doubt = {};
   std::vector<RowRef> rows = {};
   std::string command = {};
-  bool is_extra = false;  // folded away with others of its kind
+  bool is_extra = false;  // True if the card is folded away together with others of its kind.
 };
 
 struct PageTopic {
@@ -46,13 +48,16 @@ struct PageSection {
 
 struct PageHead {
   std::string title = {};
-  std::vector<std::string> facts = {};       // place and time of the measurement
-  std::vector<PageCard> tiles = {};          // a large figure (its lead), and what it is of
-  std::vector<PageCard> short_answers = {};  // a single one takes the whole width
-  std::string command = {};                  // the command that does what the first of them says
+  std::vector<std::string> facts = {};  // Place and time of the measurement.
+  // Large figures: `lead` is the number, and the text says of what.
+  std::vector<PageCard> tiles = {};
+  // Answers in two columns; a single one takes the whole width.
+  std::vector<PageCard> short_answers = {};
+  std::string command = {};  // The command that carries out the first short answer.
   std::string trust_question = {};
-  Text trust = {};           // how far the figures can be trusted
-  std::string numbers = {};  // the file beside it that has the same numbers; empty: there is none
+  Text trust = {};  // How far the figures can be trusted.
+  // The name of the file with the same numbers beside the page; empty: there is none.
+  std::string numbers = {};
 };
 
 // `result`: as to_json() gives it, with `tables` in it.

@@ -1,5 +1,6 @@
-// The columns that several tables have, each declared once: name, title, description. A table that
-// says one in other words writes col::bytes("of the whole tensor") or col::bytes.titled("size").
+// Columns that several tables have, each declared once with name, title and description. A table
+// that needs another description writes col::bytes("of the whole tensor"), and for another title
+// col::bytes.titled("size").
 #pragma once
 
 #include "lab/report/columns.h"
@@ -16,35 +17,39 @@ using KnownStructure = KnownColumn<ColumnKind::kStructured>;
 
 namespace col {
 
-// Texts.
+// Columns of texts.
 inline constexpr KnownText a{"a", "A"}, assumes{"assumes"}, attention{"attention"}, b{"b", "B"},
     block{"block"}, bound{"bound"}, category{"category"}, change{"change"}, choice{"choice"},
     class_{"class"}, code{"code"}, command{"command"},
     component{"component", "", "model path, layers added up"}, detail{"detail"}, device{"device"},
     doc{"doc", "meaning"}, dtype{"dtype"}, file{"file"}, flags{"flags"}, form{"form"},
     format{"format"}, formula{"formula"}, id{"id"}, is{"is"}, item{"item"}, kernel{"kernel"},
-    kind{"kind"}, label{"label"}, level{"level"}, model{"model"}, module{"module"}, name{"name"},
-    number{"number"}, numbers{"numbers", "with numbers"}, op{"op"}, ops{"ops"},
-    parallel{"parallel"}, part{"part"}, pass{"pass"}, path{"path"}, phase{"phase"},
-    precision{"precision"}, quantity{"quantity"}, question{"question"},
-    read_by{"read_by", "read by"}, reason{"reason"}, recorded_by{"recorded_by"}, row{"row"},
-    saved{"saved"}, settings{"settings"}, severity{"severity", "", "what it costs besides time"},
-    shape{"shape"}, site{"site", "allocated at"}, size{"size"}, source{"source"}, status{"status"},
-    study{"study"}, table{"table"}, text{"text"},
-    throttled{"throttled", "", "what slowed the device down"}, topic{"topic"}, type{"type"},
-    unit{"unit"}, value{"value"}, verdict{"verdict"}, what{"what"}, where{"where"}, why{"why"};
+    kind{"kind"}, label{"label", "", "", "", -1, ColumnRole::kFollows}, level{"level"},
+    model{"model"}, module{"module"}, name{"name"}, number{"number"},
+    numbers{"numbers", "with numbers"}, op{"op"}, ops{"ops"}, parallel{"parallel"}, part{"part"},
+    pass{"pass"}, path{"path"}, phase{"phase"}, precision{"precision"}, quantity{"quantity"},
+    question{"question"}, read_by{"read_by", "read by"}, reason{"reason"},
+    recorded_by{"recorded_by"}, row{"row"}, saved{"saved"}, settings{"settings"},
+    severity{"severity", "", "what it costs besides time"}, shape{"shape"},
+    site{"site", "allocated at"}, size{"size"}, source{"source"}, status{"status"}, study{"study"},
+    table{"table"}, text{"text"}, throttled{"throttled", "", "what slowed the device down"},
+    topic{"topic"}, type{"type"}, unit{"unit"}, value{"value"},
+    verdict{"verdict", "", "", "", -1, ColumnRole::kFollows}, what{"what"}, where{"where"},
+    why{"why"};
 
-// Whole numbers.
+// Columns of whole numbers.
 inline constexpr KnownInt batch{"batch"}, blocks{"blocks"}, buffers{"buffers"}, cells{"cells"},
     context{"context"}, copy{"copy", "", "of the same cell, measured several times"},
     count{"count"}, d_ff{"d_ff", "F"}, d_model{"d_model", "C"}, devices{"devices"},
     error_layers{"error_layers", "", "of the model that errors are of"}, event{"event"},
-    events{"events"}, flops{"flops", "FLOPs"}, heads{"heads", "H"}, kernels{"kernels"},
-    launches{"launches", "launching nodes"}, layers{"layers", "L"}, node{"node"},
-    parameters{"parameters"}, rank{"rank"}, ranks{"ranks"}, step{"step"}, steps{"steps"},
-    values{"values"}, vocab{"vocab", "V"}, width{"width"};
+    events{"events"}, flops{"flops", "FLOPs", "", "", -1, ColumnRole::kFollows},
+    heads{"heads", "H"}, kernels{"kernels"},
+    launches{"launches", "launching nodes", "", "", -1, ColumnRole::kFollows},
+    layers{"layers", "L"}, node{"node"},
+    parameters{"parameters", "", "", "", -1, ColumnRole::kFollows}, rank{"rank"}, ranks{"ranks"},
+    step{"step"}, steps{"steps"}, values{"values"}, vocab{"vocab", "V"}, width{"width"};
 
-// Bytes.
+// Columns of bytes.
 inline constexpr KnownBytes allocated_bytes{"allocated_bytes", "allocated"},
     arena_bytes{"arena_bytes", "arena"}, asked_bytes{"asked_bytes", "asked for"},
     before_backward_bytes{"before_backward_bytes", "before backward"},
@@ -62,10 +67,10 @@ inline constexpr KnownBytes allocated_bytes{"allocated_bytes", "allocated"},
     unused_at_peak_bytes{"unused_at_peak_bytes", "unused then"},
     unused_bytes{"unused_bytes", "unused"}, weight_bytes{"weight_bytes", "weights"};
 
-// Truths.
+// Columns of booleans.
 inline constexpr KnownBool causal{"causal"};
 
-// Numbers: behind the description, the unit and the decimals.
+// Columns of real numbers; unit and decimals follow the description.
 inline constexpr KnownReal backward_ms{"backward_ms", "backward", "", "ms", 2},
     backward_over_forward{"backward_over_forward", "bwd / fwd", "of the medians", "", 2},
     busy_percent{"busy_percent", "busy of wall", "", "%", 1}, calls{"calls", "kernels", "", "", -1},
@@ -95,10 +100,10 @@ inline constexpr KnownReal backward_ms{"backward_ms", "backward", "", "ms", 2},
     total_ms{"total_ms", "total", "", "ms", 2},
     validation_loss{"validation_loss", "validation loss", "", "", 4};
 
-// Lists of numbers.
+// Columns of lists of numbers.
 inline constexpr KnownReals samples_ms{"samples_ms"}, warmup_ms{"warmup_ms"};
 
-// Objects.
+// Columns of JSON objects.
 inline constexpr KnownStructure cell{"cell", "", "all parameters of the row"},
     facts_after{"facts_after"}, facts_before{"facts_before"};
 

@@ -1,4 +1,4 @@
-// Texts in lines of a width.
+// Wraps texts into lines of a given width.
 #include <algorithm>
 
 #include "lab/report/writers.h"
@@ -16,7 +16,8 @@ std::size_t bytes_of(const std::string& text, std::size_t count) {
   return at;
 }
 
-// Where a line of at most `end` bytes ends: at a blank, else behind a separator, else in a word.
+// The end of a line of at most `end` bytes: at a blank, else behind a separator, else inside a
+// word.
 std::size_t end_of_line(const std::string& text, std::size_t end) {
   const std::size_t blank = text.rfind(' ', end), least = end / 4;
   if (blank != std::string::npos && blank > 0 && blank >= least) return blank;

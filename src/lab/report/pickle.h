@@ -11,8 +11,8 @@
 
 namespace tracestep {
 
-// Appends to a string. Containers are opened and closed in order; a dict takes key and value in
-// turn. Every text is stored once and fetched afterwards.
+// Appends pickled values to a string. Containers are closed in the reverse order of opening; a dict
+// takes a key and a value in turn. A text that was written before is fetched from the memo.
 class PickleWriter {
  public:
   PickleWriter() { out_ += "\x80\x02"; }

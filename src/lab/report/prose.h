@@ -15,7 +15,8 @@ struct Paragraph {
 };
 std::vector<Paragraph> paragraphs_of(std::string_view text);
 
-// How a format writes the parts of a document; tables come from its table writer.
+// Writes headings, paragraphs and pictures in the syntax of a document format. The format's table
+// writer writes the tables.
 class Prose {
  public:
   // kMarkdown, kLatex or kTypst.
@@ -28,10 +29,11 @@ class Prose {
   // A paragraph that opens with `lead` in bold and ends with `code`; each may be empty.
   std::string paragraph(std::string_view lead, std::string_view text,
                         std::string_view code = {}) const;
-  // The picture `stem`.svg, or for LaTeX .png, beside the document, with what it shows in words for
-  // those who do not see it (LaTeX has no place for them).
+  // A picture with the description `words`: the file `stem`.svg (for LaTeX `stem`.png) beside the
+  // document. LaTeX has no place for the description and drops it.
   std::string picture(std::string_view stem, std::string_view words) const;
-  std::string reading(std::string_view text) const;  // paragraphs_of() it
+  // Writes a text of several paragraphs, as paragraphs_of() splits it.
+  std::string reading(std::string_view text) const;
   std::string table(const Table& table) const;
 
  private:

@@ -20,7 +20,7 @@
 
 namespace tracestep {
 
-// The tables do not support an answer; why() says what they lack.
+// Thrown when the tables do not support an answer; why() names what they lack.
 class Unsupported : public std::runtime_error {
  public:
   explicit Unsupported(Text why) : std::runtime_error(why.words()), why_(std::move(why)) {}
@@ -36,12 +36,12 @@ inline void require(bool condition, const char* why) {
   if (!condition) throw Unsupported(why);
 }
 
-// `value` is finite; low <= value <= high, which may be infinite.
+// A number with an interval: low <= value <= high. `value` is finite; the bounds may be infinite.
 struct Quantity {
   double value = 0, low = 0, high = 0;
   std::string formula;
 
-  // A number that the text states itself: a threshold, a factor.
+  // A number that no table holds because the sentence states it itself, such as a threshold.
   static Quantity constant(double value);
   // Throws Unsupported when the value is not finite.
   static Quantity exact(double value, std::string formula);
@@ -62,8 +62,8 @@ Quantity between(const Quantity& a, const Quantity& low, const Quantity& high);
 
 enum class Ordering {
   kLess,
-  kEqual,    // exactly, or within the range asked about
-  kUnclear,  // not apart beyond their noise
+  kEqual,    // The two are equal exactly, or the first lies within the asked range.
+  kUnclear,  // The intervals of the two overlap, so noise may explain the difference.
   kMore,
 };
 
@@ -79,14 +79,15 @@ struct Relation {
 Relation compare(const Quantity& a, const Quantity& b);
 // kEqual: all of a's interval lies in [low, high]; kLess, kMore: none of it, on that side.
 Relation compare_with_range(const Quantity& a, double low, double high);
-// Makes these words rest on that relation.
+// Words that are true because of `relation`: the printed claim is checked against it.
 Text because(const Relation& relation, Text words);
 
 // --- figures: a quantity as it is printed --------------------------------------------------------
 
-Text duration(const Quantity& ms);      // "3.38 ms"; Unsupported when negative or over a century
-Text bytes(const Quantity& count);      // "1.50 GiB"; Unsupported beyond 63 bits
-Text percent(const Quantity& percent);  // "12.3 %"; below 1 with a second decimal
+// "3.38 ms". Throws Unsupported for a negative time or one over a century.
+Text duration(const Quantity& ms);
+Text bytes(const Quantity& count);                // "1.50 GiB". Throws Unsupported beyond 63 bits.
+Text percent(const Quantity& percent);            // "12.3 %"; below 1 with a second decimal
 Text signed_percent(const Quantity& percent);     // "+12.3 %"
 Text decimal(const Quantity& q, int digits = 2);  // "2.00"
 Text whole(const Quantity& q);                    // "12"

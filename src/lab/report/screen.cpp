@@ -1,4 +1,4 @@
-// Fits a table to a screen: a value that is the same in every row is said once.
+// Fits a table to a screen: a value that is the same in every row is shown once, in the title.
 #include <algorithm>
 
 #include <fmt/format.h>

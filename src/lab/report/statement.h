@@ -14,21 +14,21 @@ namespace tracestep {
 
 enum class Basis {
   kNone,      // words
-  kFigure,    // a number with its unit; the formula gives its value
-  kRelation,  // words that compare; the formula holds
-  kQuote,     // the text of a cell; the formula names it
+  kFigure,    // A number with its unit; the formula evaluates to it.
+  kRelation,  // Words that compare; the formula is a relation that holds.
+  kQuote,     // The text of a cell, which the formula names.
 };
 
 struct Piece {
   std::string words;
   Basis basis = Basis::kNone;
-  std::string formula = {};  // in the language of lab/report/quantity.h
+  std::string formula = {};  // A formula in the language of lab/report/quantity.h.
 };
 
 class Text {
  public:
   Text() = default;
-  // Words of a template. Numbers, comparisons and contents of tables come as pieces of their own.
+  // Plain words. Numbers, comparisons and cells must be added as pieces with a formula instead.
   Text(const char* words) : Text(Piece{words}) {}
   explicit Text(Piece piece) { append(std::move(piece)); }
 
@@ -36,7 +36,7 @@ class Text {
   std::string words() const;
   const std::vector<Piece>& pieces() const { return pieces_; }
   Text& operator+=(const Text& more);
-  // Words without a basis rest on this one from now on.
+  // Gives all pieces that have no basis yet this basis and formula.
   void rest_on(Basis basis, const std::string& formula);
 
  private:

@@ -35,7 +35,7 @@ constexpr std::array<NamedFormat, 6> kFormats = {
      {"latex", ".tex", Format::kLatex, write_latex, "% "},
      {"typst", ".typ", Format::kTypst, write_typst, "// "}}};
 
-constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part"};
+constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part", "follows"};
 
 // "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
 std::string words_of(std::string_view name) {
@@ -215,7 +215,7 @@ std::string marked(std::string text, Format format, std::string_view schema) {
     if (known.format != format || known.comment == nullptr) continue;
     return fmt::format("{}{}{}\n\n", known.comment, schema, known.comment_end) + text;
   }
-  // The first name of a CSV head in quotes; a JSON result has its schema.
+  // Puts the first name of a CSV head in quotes; in JSON the schema is the mark.
   if (format != Format::kCsv || text.empty() || text.starts_with('"')) return text;
   text.insert(text.find_first_of(",\r"), "\"");
   return '"' + text;

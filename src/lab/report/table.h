@@ -38,14 +38,15 @@ enum class ColumnRole : std::uint8_t {
   kSamples,  // a list of measured times; its name ends with "samples_ms"
   kExact,    // bytes, launches, FLOPs, errors: the same in every run of one program; more is worse
   kPart,     // a part of the figure `whole` of the one cell that the table is of
+  kFollows,  // a name, count or verdict that follows from the other columns of its row
 };
 std::string_view name_of(ColumnRole role);
 ColumnRole role_named(std::string_view name);  // kShown for a name that is not known
 
 std::string_view name_of(ColumnKind kind);
-ColumnKind kind_named(std::string_view name);  // kText for a name that is not known
+ColumnKind kind_named(std::string_view name);  // The kind with this name; kText if there is none.
 
-// True if a cell is of the kind; an empty one is of every kind.
+// True if the cell's value is of the kind. An empty cell fits every kind.
 bool fits(const Json& cell, ColumnKind kind);
 
 struct Column {
@@ -55,15 +56,18 @@ struct Column {
   ColumnKind kind = ColumnKind::kText;
   int digits = -1;  // decimals of a real number; -1 gives four significant digits
   std::string description = {};
-  bool data_only = false;         // left out of the formats for people
-  bool if_varies = false;         // there only where rows differ in it
-  bool is_result = false;         // the table is read for it: a screen has room for it first
-  bool is_whole = false;          // never cut, and in lines of whole words: flags, to be copied
-  Timing timing = Timing::kNone;  // kNone: the unit says it, see timing_of()
+  bool data_only = false;  // True: the column is written to csv and json only.
+  bool if_varies = false;  // True: the column is shown only if rows differ in it.
+  // True: the column is why people read the table, so a narrow screen keeps it before others.
+  bool is_result = false;
+  // True: texts are never cut and break only between words, as flags that people copy.
+  bool is_whole = false;
+  Timing timing = Timing::kNone;  // With kNone timing_of() derives it from the unit.
   // Replacements of texts for people: {{"oom", "does not fit"}}.
   std::vector<std::pair<std::string, std::string>> words = {};
   ColumnRole role = ColumnRole::kShown;
-  std::string whole = {};  // with kPart: the column of the whole; empty: of none that is measured
+  // With kPart: the name of the column that has the whole; empty if no column has it.
+  std::string whole = {};
 };
 
 // The column's own timing, or what follows from its unit: milliseconds, GB/s.
@@ -102,7 +106,8 @@ inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, lat
 // Error{kUsage} naming `where` (the flag) and the known formats.
 Format parse_format(const About& where, std::string_view name);
 std::string_view name_of(Format format);
-// Formats by the ending of a file's name (".json"); nullopt: it stands for none.
+// Endings of file names that name a format (".json"), and the format of one; nullopt for another
+// ending.
 inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";
 std::optional<Format> format_of_ending(std::string_view ending);
 

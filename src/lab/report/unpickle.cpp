@@ -190,7 +190,7 @@ class PickleReader {
       case 'G': return push_scalar(8);
       case 0x8a: {
         const std::uint64_t n = number(1);
-        // An unsigned one of 64 bits has a ninth byte, which is 0.
+        // An unsigned integer of 64 bits has a ninth byte, which is 0.
         const bool is_unsigned = n == 9 && bytes_.size() - at_ >= n && bytes_[at_ + 8] == '\0';
         if (n > 8 && !is_unsigned) fail("an integer of more than 64 bits");
         return push_scalar(n);

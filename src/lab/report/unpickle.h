@@ -34,20 +34,21 @@ class Pickle {
   using Ref = std::uint32_t;
   static constexpr Ref kContainer = Ref{1} << 31;
   struct Container {
-    std::uint32_t first, count, room : 31, is_dict : 1;  // in items_
+    std::uint32_t first, count, room : 31, is_dict : 1;  // The range of its items in items_.
   };
 
   std::string_view bytes_;
   std::deque<Container> containers_;
-  std::deque<Ref> items_;  // of a dict: key and value in turn
+  std::deque<Ref> items_;  // The items of containers; of a dict, key and value in turn.
   Ref root_ = 0;
 };
 
 // A value of a pickle; valid while its Pickle lives.
 class PickleValue {
  public:
-  // For a value of another type these return the fallback, an empty text, or no items. An unsigned
-  // integer of 64 bits wraps: the line 2^64 - 1 that PyTorch writes for a frame without one is -1.
+  // The value as a number or a text. A value of another type gives the fallback, an empty text, or
+  // no items. An unsigned integer of 64 bits wraps around: PyTorch writes 2^64 - 1 for a frame
+  // without a line number, which is read as -1.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
   // Items of a list or tuple, members of a dict.
@@ -58,7 +59,7 @@ class PickleValue {
   // The member of a dict; nullopt when this is not a dict or has no such text key. O(size()).
   std::optional<PickleValue> find(std::string_view key) const;
 
-  // Identifies the object: two values that are the same object have equal ids.
+  // The identity of the object: equal for two values that are the same Python object.
   std::uint32_t id() const { return ref_; }
 
   // True if both refer to the same object.

@@ -12,20 +12,23 @@ namespace tracestep {
 
 // How a terminal shows tables.
 struct TextView {
-  std::size_t width = 0;  // columns that do not fit are left out; 0: any width
+  // The width of the screen in columns; table columns that do not fit are left out. 0: no limit.
+  std::size_t width = 0;
   bool has_colour = false;
-  std::size_t lines = 0;          // of a table: rows and notes beyond are left out; 0: any number
-  std::string_view way_out = {};  // how to see the columns that are left out, which are then named
+  // The most lines of a table; further rows and notes are left out. 0: no limit.
+  std::size_t lines = 0;
+  // A hint how to see the columns that are left out; they are named with it. Empty: no hint.
+  std::string_view way_out = {};
 };
 // Counts the parts of a table that had no room.
 struct LeftOut {
   std::vector<std::string> columns = {};
   std::size_t rows = 0, notes = 0;
 };
-// Writes the table in so many columns and lines.
+// Writes the table within the columns and lines of `view`, and returns what had no room.
 LeftOut write_table(const Table& table, const TextView& view, std::ostream& out);
 void write_text(const Document& document, std::ostream& out, const TextView& view);
-void write_text(const Document& document, std::ostream& out);  // of any width
+void write_text(const Document& document, std::ostream& out);  // Text of any width.
 void write_markdown(const Document& document, std::ostream& out);
 void write_csv(const Document& document, std::ostream& out);
 void write_json(const Document& document, std::ostream& out);
@@ -38,13 +41,13 @@ struct DisplayTable {
   std::string title;
   std::vector<std::string> headers;
   std::vector<bool> is_right_aligned;  // numbers
-  std::vector<bool> is_needed;         // keys and results, which get room before others
-  std::vector<bool> is_whole;          // never cut
+  std::vector<bool> is_needed;  // True for keys and results, which get room before other columns.
+  std::vector<bool> is_whole;   // never cut
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> notes;
 };
 DisplayTable display(const Table& table);
-// True if people see nothing of the table: a head without rows says nothing.
+// True if a table would show people nothing, because it has no rows.
 inline bool is_silent(const Table& table) {
   return table.rows.empty() && table.notes.empty();
 }
@@ -53,21 +56,22 @@ bool varies(const Table& table, std::size_t column);
 // True if people see the column.
 bool is_shown(const Table& table, std::size_t column);
 
-// The table as a screen shows it: a column with one value for all rows stands in the title, one
-// without any is left out. Results stay, whatever they hold.
+// The table as a screen shows it. A column with the same value in all rows moves into the title,
+// and an empty column is left out; columns marked is_result stay in any case.
 Table on_screen(const Table& table);
-// True if a note is about one column: it begins with that one's title, "energy: by the device's
-// counter". A screen without the column goes without the note.
+// True if a note is about this column: it begins with the column's title, as in "energy: by the
+// device's counter". A screen that lacks the column drops the note.
 bool is_about(const std::string& note, const Column& column);
 
-// Text as LaTeX prints it.
+// Escapes a text for LaTeX.
 std::string latex_escaped(const std::string& text);
 
-// The words of `text` in lines of at most `width` characters; 0: in one.
+// Breaks `text` between words into lines of at most `width` characters; 0: one line.
 std::vector<std::string> in_lines(const std::string& text, std::size_t width);
-// Is in_lines(), with "…" for what does not fit into `most` lines.
+// As in_lines(), but at most `most` lines; the last one then ends with "…".
 std::vector<std::string> cut_lines(std::string text, std::size_t width, std::size_t most);
-// Flags and commands: each line ends behind a word, if it can before a flag, and nothing is cut.
+// Breaks flags and commands into lines between words, in front of a flag if possible. Nothing is
+// cut.
 std::vector<std::string> whole_lines(std::string text, std::size_t width);
 // The width of the longest word, which a column must not be narrower than.
 std::size_t longest_word(const std::string& text);

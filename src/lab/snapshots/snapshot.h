@@ -1,5 +1,5 @@
-// A memory snapshot in the form that PyTorch's tools read: the contents of the segments at the end,
-// and all events before. Written as a pickle (for memory_viz and `pickle.load`) and as JSON with
+// A memory snapshot in the format of PyTorch's tools: the contents of the segments at the end, and
+// all events before. It is written as a pickle (for memory_viz and `pickle.load`) and as JSON with
 // the same structure.
 #pragma once
 
@@ -12,7 +12,8 @@
 
 namespace tracestep {
 
-// A scope, innermost first in a stack: "layers.7.attn.softmax" in the file that asked for it.
+// A frame of a call stack, in which scopes stand for functions, the innermost first:
+// "layers.7.attn.softmax" in the source file that made the request.
 struct SnapshotFrame {
   std::string file, name;
   int line = 0;
@@ -25,7 +26,7 @@ struct SnapshotBlock {
   int stack = 0;
 };
 
-// Blocks tile the segment in address order, free ones included.
+// A segment with its blocks, which cover it in the order of addresses, including free ones.
 struct SnapshotSegment {
   std::int64_t address = 0, bytes = 0;
   bool is_small = false;
@@ -34,7 +35,7 @@ struct SnapshotSegment {
 
 struct SnapshotEvent {
   std::string action = {};   // "alloc", "free_requested", "segment_alloc", "oom", ...
-  std::int64_t address = 0;  // of "oom": what the device still has free
+  std::int64_t address = 0;  // The address; for "oom", the bytes that the device still has free.
   std::int64_t bytes = 0;
   std::int64_t time_us = 0;  // since 1970
   int stack = 0;
@@ -50,16 +51,16 @@ struct SnapshotAnnotation {
 
 struct MemorySnapshot {
   int device = 0;
-  std::vector<std::vector<SnapshotFrame>> stacks = {{}};  // the first one is empty
+  std::vector<std::vector<SnapshotFrame>> stacks = {{}};  // Call stacks; the first one is empty.
   std::vector<SnapshotSegment> segments;
   std::vector<SnapshotEvent> events;
   std::vector<SnapshotAnnotation> annotations;
   std::vector<std::pair<std::string, std::string>> settings;
-  std::int64_t left_out = 0;  // events that --max-entries dropped
+  std::int64_t left_out = 0;  // The number of events that --max-entries dropped.
 };
 
-// Pickle protocol 2, plain data only. Stacks are shared objects; events and blocks are not, because
-// the viewer modifies them.
+// Writes the snapshot as pickle protocol 2, with plain data only. Stacks are shared objects; events
+// and blocks are not, because the viewer modifies them.
 std::string pickle_of(const MemorySnapshot& snapshot);
 // Writes the same content as JSON text; pairs are lists of two.
 std::string json_of(const MemorySnapshot& snapshot);
@@ -69,9 +70,10 @@ std::string json_of(const MemorySnapshot& snapshot);
 // alloc, blocks live at the end are active. Returns the first broken rule, or an empty text.
 std::string broken_rule(const MemorySnapshot& snapshot);
 
-// Every block with its model path, op, source line and phase as the frames of a call stack. Weights
-// and states are allocated within the recording, so that the viewer colours them by category.
-// `max_entries` keeps the newest events; 0: all. `device`: the index in the viewer's menu.
+// The snapshot of a run. Every block has its model path, op, source line and phase as the frames of
+// a call stack. Weights and states appear as allocated during the recording, so that the viewer
+// colours them by category. `max_entries`: only the newest events are kept; 0: all. `device`: the
+// index in the viewer's menu.
 MemorySnapshot snapshot_of(const MemoryRun& run, std::size_t max_entries = 0, int device = 0);
 
 }  // namespace tracestep

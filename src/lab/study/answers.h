@@ -1,6 +1,5 @@
-// Answers to the questions of the study, composed from a run's own tables: every figure and every
-// comparison is made from rows that the answer names, and a question that the rows cannot answer
-// gets no answer.
+// Answers the questions of the study from a run's own tables. Every figure and comparison is made
+// from rows that the answer names; a question that the rows do not support gets no answer.
 #pragma once
 
 #include <memory>
@@ -13,46 +12,49 @@
 
 namespace tracestep {
 
-// Grades the rows under an answer, best first.
+// How far the rows under an answer can be trusted, the best first.
 enum class Standing {
   kSound,
-  kNotJudged,    // a time of a table that the validity checker does not judge
-  kSingle,       // a time from a single sample
-  kInterrupted,  // ended before its samples were taken
-  kDoubtful,     // the validity checker doubts a row
-  kInvalid,      // or finds that it is not what its label says
+  kNotJudged,    // A time in a table that the validity checker does not judge.
+  kSingle,       // A time from a single sample.
+  kInterrupted,  // A row that was interrupted before it had its samples.
+  kDoubtful,     // A row that the validity checker doubts.
+  kInvalid,      // A row that is not what its label says, as the validity checker found.
 };
 std::string_view name_of(Standing standing);
-// The worst of the rows, by verdict, status and samples and by the columns that were read: a
+// The worst standing of the rows, by verdict, status, samples and the columns that were read. A
 // verdict on times does not count against bytes and counts of the same row (is_of_label()). Times
-// of a table without verdicts stand like the rows whose verdicts were read beside them. Doubts that
-// are about noise alone count where the row's own noise, half the 95 % interval of its median over
-// the median, reaches `least_difference`; 0: always.
+// in a table without verdicts have the standing of the rows whose verdicts were read beside them. A
+// doubt that is only about noise counts if the row's own noise, half the 95 % interval of its
+// median over the median, reaches `least_difference`; with 0 it always counts.
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,
                      double least_difference = 0);
 
-// A page of questions: who asks what, and how it is answered.
+// A question with the page that answers it.
 struct Question {
-  std::string id, number, topic, question, command;  // number: the handout's, or empty
+  // `number`: that in the course handout, or empty.
+  std::string id, number, topic, question, command;
   std::shared_ptr<const pages::Page> page;
 };
 
 struct Answer {
-  std::string id, number, topic, question;    // number: of the handout's question, or empty
-  Text text;                                  // the answer, or why there is none
-  Text lead = {}, more = {};                  // the same in two: its first sentence, and the rest
-  std::vector<std::vector<Text>> lines = {};  // a table of the answer's own, its head first
-  Text doubt = {};                            // reasons against its rows; mostly empty
+  // `number`: that of the question in the course handout, or empty.
+  std::string id, number, topic, question;
+  Text text;                  // The answer, or why there is none.
+  Text lead = {}, more = {};  // The same text in two parts: its first sentence, and the rest.
+  // Rows of a small table of the answer, its head first.
+  std::vector<std::vector<Text>> lines = {};
+  Text doubt = {};  // Reasons to doubt its rows; usually empty.
   std::vector<RowRef> rows;
   bool refused = false;
-  Standing standing = Standing::kSound;  // of the worst of its rows
-  std::vector<RowRef> worst = {};        // the rows that stand so by themselves; empty: all sound
-  std::string command;                   // measures the rows again
-  std::vector<Chart> charts = {};        // their titles say what was found
+  Standing standing = Standing::kSound;  // The standing of the worst of its rows.
+  std::vector<RowRef> worst = {};        // The rows that have this standing; empty: all are sound.
+  std::string command;                   // The command that measures the rows again.
+  std::vector<Chart> charts = {};        // Charts, whose titles state the finding.
 };
 
-// " (doubtful)": what the rows of an answer are worth; empty where they are sound, or it is
-// refused.
+// The warning behind an answer, such as " (doubtful)"; empty if its rows are sound or there is no
+// answer.
 std::string warning_of(const Answer& answer);
 
 // The questions that a file of pages has.
@@ -68,12 +70,13 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
 // and the pieces of the text with the formula of each figure and comparison
 // (lab/report/quantity.h).
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
-// The answer's own lines, without a title; no columns where it has none.
+// The answer's small table as a Table without title; without columns if the answer has none.
 Table lines_of(const Answer& answer);
-// The rows from which figures, comparisons and quotations of the text are made; others were looked
-// at to choose them. All where the text has none of them.
+// The rows from which the figures, comparisons and quotations of the text are made; rows that only
+// served to choose these are left out. If the text has no figures, all rows.
 std::vector<RowRef> rows_in_text(const Answer& answer);
-// "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)": the first row of a table is 1.
+// The rows of an answer in words: "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)". Rows
+// count from 1.
 std::string rests_on(const Answer& answer);
 
 }  // namespace tracestep

@@ -78,7 +78,7 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   return out;
 }
 
-// Without time for them, bytes are those that the program says.
+// Adds a step's bytes; if there is no time to measure them, those that the program predicts.
 void add_bytes(StudyContext& context, const RunSpec& step, bool has_time) {
   context.announce(fmt::format("recording the bytes of {}", step.model.name));
   const auto run = [&](Mode mode) {
@@ -138,8 +138,8 @@ void profile_part(StudyContext& context) {
   std::vector<ProfiledCell> cells;
   const Ceilings ceilings = context.ceilings();
   for (const RunSpec& run : runs_in(context, "passes")) {
-    // Where there was no time for it in the rounds, the plain steps are timed here. A profiler has
-    // a first step of its own.
+    // If the rounds had no time for the plain steps, they are timed here. A profiler slows its own
+    // first step.
     const CellResult* timed = result_of(CellSpec{run, {}}, context.steps);
     const int plain = timed == nullptr ? protocol.warmup + protocol.steps : 0;
     const int steps = plain + protocol.warmup + 1 + protocol.recorded_steps;

@@ -1,5 +1,5 @@
-// The last part of the study: what the validity checker says of its times, and tables that others
-// have published beside them.
+// The last part of the study: the validity checker's verdicts on its times, and comparisons with
+// published tables.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "lab/attention/tables.h"
 #include "lab/report/columns.h"
+#include "lab/report/known_columns.h"
 #include "lab/study/study.h"
 #include "spec/fields.h"
 
@@ -46,7 +47,7 @@ std::map<std::string, std::string> tables_of_steps(const StudyContext& context) 
   return out;
 }
 
-// Every step that a table shows, once.
+// The steps that any table shows, each once.
 std::vector<CellResult> shown_steps(const StudyContext& context) {
   std::vector<RunSpec> runs;
   for (const char* table : {"time", "scaling", "steps", "ways", "ladder", "passes", "ranks"}) {
@@ -76,7 +77,7 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
                               const Verdicts& verdicts, const std::vector<std::string>& summaries) {
   Table table{.name = "validity", .title = "What the validity checker says of every timed cell"};
   table.columns = {text_column("cell"), text_column("table", {}, "the first that has its times"),
-                   text_column("verdict"), text_column("why")};
+                   col::verdict, text_column("why")};
   const std::map<std::string, std::string> tables = tables_of_steps(context);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::string why;

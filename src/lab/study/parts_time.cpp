@@ -10,6 +10,7 @@
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "lab/study/study.h"
 #include "lab/time/tables.h"
 #include "spec/fields.h"
@@ -64,7 +65,7 @@ Fields<PairOfCells> granularity_fields() {
       {bytes_column("primitive_peak_bytes", "primitive peak"),
        [](P p) { return p.primitive.peak_bytes; }},
       {bytes_column("fused_peak_bytes", "fused peak"), [](P p) { return p.fused.peak_bytes; }}};
-  out.add(data_only(text_column("label")), [](P p) { return label_of(p.fused.spec.step); });
+  out.add(data_only(col::label), [](P p) { return label_of(p.fused.spec.step); });
   out.add(data_only(structured_column("cell", "all parameters of both")), [](P p) {
     return Json::Array{key_of(p.primitive.spec.step), key_of(p.fused.spec.step)};
   });

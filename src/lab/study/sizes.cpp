@@ -149,7 +149,7 @@ void at_shape(const BatchShape& shape, StudySizes& sizes) {
   for (auto* steps : {&sizes.recorded, &sizes.profiled}) {
     for (RunSpec& step : *steps) step.shape = shape;
   }
-  // What is asked of these does not depend on their sizes.
+  // Questions about these do not depend on their sizes.
   const StudySizes quick = quick_study_sizes();
   sizes.attention.protocol = quick.attention.protocol;
   sizes.widths = quick.widths;

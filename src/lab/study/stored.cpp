@@ -1,4 +1,4 @@
-// A study that was stored, as JSON or as the page that carries it, read back into sections.
+// Reads a stored study, in JSON or in a page that carries it, back into sections.
 #include <algorithm>
 #include <map>
 

@@ -1,5 +1,6 @@
-// The run that a report is about: one model at one context, in one precision and in one kind of
-// ops, chosen once, so that a page's sentence, chart and tables are of the same rows.
+// Chooses the run that a report is about: one model at one context, in one precision and
+// granularity of ops. It is chosen once, so that a page's sentence, chart and tables show the same
+// rows.
 #pragma once
 
 #include <span>
@@ -8,10 +9,10 @@
 
 namespace tracestep {
 
-// The table "subject": one row with the keys of that run but for its mode, which each question
-// chooses; no row and no column where nothing was run. It is the largest model among those of which
-// most is known: forward, forward with backward and a step, timed, and a step's kernels and bytes.
-// Pages select "cells as of[mode step]" by it.
+// The table "subject" with one row: the keys of the chosen run without its mode, which each
+// question chooses. It has no row and no columns if nothing was run. The run has the largest model
+// among those for which the most is known: timed forward, forward with backward, and step, and the
+// kernels and bytes of a step. Pages select rows by "cells as of[mode step]".
 Table subject_table(std::span<const Table> tables);
 
 }  // namespace tracestep

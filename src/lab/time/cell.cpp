@@ -153,7 +153,7 @@ void set_clocks(CellResult& out) {
   out.issue_ms = median_of(out.issue_samples_ms);
   out.device_span_ms = median_of(out.span_samples_ms);
   set_recorded(out);
-  // Where kernels run inside the calls, issuing is what is left of the wall without their own time.
+  // If kernels run inside of the calls, issuing takes the wall time minus the kernels' time.
   if (!out.is_asynchronous) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
 }
 

@@ -1,4 +1,5 @@
-// Measures a cell of a benchmark (a model, a mode, a device): its times by four clocks, its bytes.
+// Measures a cell of a benchmark (a model, a mode, a device): its times by four clocks, and its
+// bytes.
 #pragma once
 
 #include <functional>
@@ -25,12 +26,13 @@ class BudgetNotMet;  // passes/recompute_budget.h
 struct CellSpec {
   RunSpec step;
   Protocol protocol;
-  int copy = 1;  // of the same cell, measured as another one: what two copies differ by is noise
+  int copy = 1;  // Numbers cells that are otherwise equal; the difference between copies is noise.
 };
 
-// A step that was recorded: its kernels, and the time for which other work held up single launches.
+// A recorded step: its kernels, and the time for which other work delayed single launches.
 struct RecordedStep {
-  std::int64_t span_ns = 0, wall_ns = 0;  // first kernel's start to last one's end; the call's
+  // span_ns: from the first kernel's start to the last one's end; wall_ns: the time of the call.
+  std::int64_t span_ns = 0, wall_ns = 0;
   std::vector<Span> spans = {};
   double interrupted_ms = 0;
 
@@ -41,88 +43,99 @@ struct CellResult {
   CellSpec spec;
   std::string device;
   Status status = Status::kOk;
-  std::string detail;                     // why it is out of memory
-  Lack lack;                              // of what memory
-  DeviceFacts facts_before, facts_after;  // around the timed steps
-  HostAround host;                        // around these and the warm-up
-  std::string choices;                    // Device::choices()
+  std::string detail;  // Why memory ran out.
+  Lack lack;           // The memory that was lacking.
+  // The state of the device before and after the timed steps.
+  DeviceFacts facts_before, facts_after;
+  HostAround host;      // The state of the host around warm-up and timed steps.
+  std::string choices;  // Device::choices()
   std::int64_t parameters = 0;
   std::vector<double> samples_ms, warmup_ms;
-  // Samples of the same steps by the clocks beside the wall; and how many steps each visit timed,
-  // where a driver visited the cell several times (add_visit()).
+  // Samples of the same steps by clocks other than the wall clock; and how many steps each visit
+  // timed if a driver visited the cell several times (add_visit()).
   std::vector<double> issue_samples_ms = {}, span_samples_ms = {}, visits = {};
-  std::string stopped_by;         // end_of_sampling()
+  std::string stopped_by;         // Why sampling ended (end_of_sampling()).
   std::int64_t major_faults = 0;  // pages that came from disk during the timed steps
-  bool profiled = false;          // a profiler listened to them
+  bool profiled = false;          // True: a profiler was attached during the timed steps.
   double wall_ms = 0, issue_ms = 0, device_span_ms = 0, device_busy_ms = 0;  // medians
-  // With several ranks: the kernels of collectives in recorded steps, where nothing runs beside
-  // them; and the timed span less the kernels of everything else.
+  // With several ranks: the kernel time of collectives in recorded steps, where nothing overlaps
+  // them; and the timed span minus the time of all other kernels.
   std::optional<double> communication_ms = {}, exposed_ms = {};
-  double instrumented_wall_ms = 0;  // of recorded steps: beside wall_ms, what recording costs
-  double compile_ms = 0;            // until the executor was ready
-  std::vector<double> recorded_busy_ms = {};  // kernels' time of each recorded step
+  // The wall time of recorded steps; its excess over wall_ms is the cost of recording.
+  double instrumented_wall_ms = 0;
+  double compile_ms = 0;                      // The time until the executor was ready.
+  std::vector<double> recorded_busy_ms = {};  // The kernel time of each recorded step.
   std::vector<RecordedStep> recorded = {};
-  // Time for which other work held up launches of the step in `spans`; it is not in its busy time.
+  // The time for which other work delayed launches of the step in `spans`; its busy time does not
+  // include it.
   double interrupted_ms = 0;
-  std::string recorded_by = {};  // the instrument of the recorded steps
-  StepParts parts = {};          // with Protocol::part_steps
+  std::string recorded_by = {};  // The instrument that recorded the steps.
+  StepParts parts = {};          // The times of the parts, if Protocol::part_steps is set.
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
-  std::int64_t host_bytes = 0;  // leaves in the host's memory, by its allocator
-  // Bytes of the planned arena; none where buffers come from the allocator.
+  // The bytes of leaves in the host's memory, as its allocator counts them.
+  std::int64_t host_bytes = 0;
+  // The bytes of the planned arena; nullopt if buffers come from the allocator.
   std::optional<std::int64_t> arena_bytes, arena_lower_bound_bytes;
-  double allocations_per_step = 0;  // calls of the device's allocator while steps were timed
-  std::optional<std::int64_t> untracked_bytes;  // nullopt where the system does not say
-  std::optional<std::int64_t> outside_bytes;    // likewise
-  std::int64_t saved_bytes = 0;  // forward values kept for backward, of one micro-batch
-  std::int64_t flops = 0;        // of matrix products
+  double allocations_per_step = 0;  // Calls of the device's allocator for each timed step.
+  // Memory in use on the device that our allocator did not allocate; nullopt if the system does not
+  // report it.
+  std::optional<std::int64_t> untracked_bytes;
+  std::optional<std::int64_t> outside_bytes;  // likewise
+  // Bytes of forward values that are kept for backward, in one micro-batch.
+  std::int64_t saved_bytes = 0;
+  std::int64_t flops = 0;  // The FLOPs of matrix products.
   std::int64_t launches = 0;
-  bool captured = false;                         // steps were replayed as one piece of work
-  std::optional<std::int64_t> kernels = {};      // of that: kernels, copies and fills
-  double roof_tflops = 0;                        // the device's highest rate; 0: not known
-  std::optional<double> roof_others_cores = {};  // kept busy by others while it was measured
-  bool is_asynchronous = false;                  // the device computes while the host goes on
-  bool computes = true;        // false: nothing was computed, so times say nothing of speed
-  std::optional<double> loss;  // of the last step; none for inference
+  bool captured = false;  // True: steps were replayed as one graph.
+  // The number of kernels, copies and fills in that graph.
+  std::optional<std::int64_t> kernels = {};
+  double roof_tflops = 0;  // The device's measured ceiling; 0: not known.
+  // The cores that other processes kept busy while the ceiling was measured.
+  std::optional<double> roof_others_cores = {};
+  bool is_asynchronous = false;  // the device computes while the host goes on
+  bool computes = true;  // False: the device computes nothing, so times say nothing about speed.
+  std::optional<double> loss;  // The loss of the last step; nullopt for inference.
 
-  // The input of attribution: the program, the spans of the recorded step whose kernels take the
-  // median time, device_busy_ms, held-up launches cut to undisturbed_ms(), and the events of the
-  // last one.
+  // The input of attribution: the program; the spans of the recorded step with the median kernel
+  // time (device_busy_ms), in which delayed launches are cut to undisturbed_ms(); and the events of
+  // the last recorded step.
   Program program;
   DeviceTraits traits;
   std::vector<Span> spans;
-  std::int64_t span_ns = 0;  // first start to last end of that step
+  std::int64_t span_ns = 0;  // The time from the first start to the last end in that step.
   std::vector<MemoryEvent> memory_events;
 };
 
-// Called before each timed step with how many are done, and how many there will be at most.
+// Called in front of each timed step with the number of steps done and the most that there will be.
 using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 
-// Builds, warms up, times, then records. Out of memory is a result, not an exception; so is a
-// signal to stop, which is looked at between steps.
+// Builds the program, warms up, times steps, then records steps. Running out of memory is a result,
+// not an exception; so is a signal to stop, which is checked between steps.
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop = nullptr, const StepObserver& observe = {});
 
-// A cell that was not begun, because it is out of memory whatever it computes again: its predicted
-// peak is the least one.
+// The result for a cell whose memory budget no recomputation meets, so that it was not started: its
+// predicted peak is the least one that was found.
 CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
-// Adds a later visit of the same cell, prepared anew: its timed and recorded steps, and what the
-// host and the device say of the time in which they were taken. Bytes and work stay as they are.
-// Both have to be ok.
+// Adds the steps of a later visit of the same cell, which was prepared anew: its timed and recorded
+// steps, and the state of host and device around them. Bytes and work stay unchanged. Both results
+// must be ok.
 void add_visit(CellResult& result, const CellResult& later);
 
-// Runs a visit of a driver (lab/measure/rounds.h). A budget of recomputation that nothing meets
-// counts as out of memory, too.
+// Makes one visit for a driver (lab/measure/rounds.h). A recomputation budget that cannot be met
+// counts as out of memory.
 CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const StopSignal* stop,
                  const StepObserver& observe = {});
-std::string label_of(const CellSpec& spec);                    // of its run
-Json key_of(const CellSpec& spec);                             // of its run, and which copy
-std::vector<double> beside_samples(const CellResult& result);  // of its steps, if it is ok
-double visit_weight(const CellSpec& spec);                     // FLOPs
+std::string label_of(const CellSpec& spec);  // The label of the cell's run.
+Json key_of(const CellSpec& spec);  // The key of the cell's run, with the number of its copy.
+// The times of its steps; empty if it failed.
+std::vector<double> beside_samples(const CellResult& result);
+double visit_weight(const CellSpec& spec);  // FLOPs
 TimedSamples timed_samples(const CellResult& result);
 
-// Joules that the whole device used for a timed step, by its coarse counter; nullopt: it has none,
-// the steps took under half a second together, or that exceeds the device's power limit.
+// The joules that the whole device used for each timed step, by its energy counter, which is
+// coarse. nullopt: there is no counter, the steps took under half a second together, or the result
+// exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
 
 // The columns of `bench`, and a result as a row of them.

@@ -1,4 +1,4 @@
-// Times as tables: where those and the bytes of one recorded step went, and what warm-up leaves
+// Tables of times: where the time and the bytes of one recorded step went, and what warm-up leaves
 // out.
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace tracestep {
 
-// --- one step: everything adds up to the whole, and what is between kernels is a row -------------
-// Kernels' times are those of a recorded step, the whole is the median span of the timed ones; what
-// recording makes of gaps and span is a column of its own.
+// --- one step; all rows add up to the whole, and one row is the time between kernels
+// -------------- Kernel times are those of a recorded step, and the whole is the median span of the
+// timed steps. The effect of recording on gaps and span has its own column.
 
 // Kernels' milliseconds by phase, in the order of kAllPhases.
 using PhaseTimes = std::array<double, std::size(kAllPhases)>;
@@ -33,11 +33,11 @@ Table time_by_class(const CellResult& result);
 // Compares a cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of
 // timed steps, so that deviations can be compared.
 
-// `rows`: rows of `bench`, each of a process of its own, those of one cell one after the other.
+// `rows`: rows of `bench`, each measured by its own process; rows of one cell follow each other.
 Table warmup_table(std::span<const ResultRow> rows);
 
-// How many steps at the start of a sequence are longer than `factor` times the median of its last
-// half: what a warm-up has to leave out.
+// How many steps at the start of a sequence take longer than `factor` times the median of its
+// second half: the steps that a warm-up must leave out.
 int unsettled_steps(std::span<const double> steps_ms, double factor = 1.10);
 
 }  // namespace tracestep

@@ -22,7 +22,7 @@
 #endif
 
 #ifndef TRACESTEP_UNARY_OPS
-// The lists that kernels instantiate: X(op name, functor).
+// The lists from which kernels are instantiated: X(op name, functor).
 #define TRACESTEP_UNARY_OPS(X) \
   X(neg, Neg)                  \
   X(abs, Abs)                  \
@@ -47,7 +47,7 @@
   X(maximum, Maximum)           \
   X(minimum, Minimum)
 
-// Defined for floating operands alone.
+// Functors that exist for floating operands only.
 #define TRACESTEP_FLOATING_BINARY_OPS(X) \
   X(div, Div)                            \
   X(silu_grad, SiluGrad)                 \
@@ -171,8 +171,8 @@ struct Silu {
 };
 // x · sigmoid(u) with u = 2√(2/π) (x + 0.044715 x³), which is x/2 · (1 + tanh(u/2)).
 struct Gelu {
-  static constexpr float kLinear = 1.59576912f;   // of u: 2√(2/π)
-  static constexpr float kCubic = 0.0713548163f;  // 0.044715 times that
+  static constexpr float kLinear = 1.59576912f;   // The coefficient of x in u: 2√(2/π).
+  static constexpr float kCubic = 0.0713548163f;  // 0.044715 times the constant above.
   template <class V>
   TRACESTEP_FUNCTION V operator()(V x) const {
     const V u = x * (constant(x, kLinear) + constant(x, kCubic) * (x * x));
@@ -223,7 +223,7 @@ struct Minimum {
     return min(a, b);
   }
 };
-// d silu(x) = s(x) (1 + x (1 - s(x))), times the gradient g.
+// The derivative of silu, s(x) (1 + x (1 - s(x))), times the gradient g.
 struct SiluGrad {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V g, V x) const {
@@ -232,8 +232,8 @@ struct SiluGrad {
     return g * (s * (one + x * (one - s)));
   }
 };
-// d gelu(x) = s(u) (1 + x (1 - s(u)) du/dx), times the gradient g. Beyond ±16 that is 1 or 0 to the
-// last bit; x is held there, so that large powers of it do not become infinite.
+// The derivative of gelu, s(u) (1 + x (1 - s(u)) du/dx), times the gradient g. Beyond ±16 it is 1
+// or 0 to the last bit; x is clamped there, so that large powers of it do not become infinite.
 struct GeluGrad {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V g, V x) const {
@@ -245,7 +245,8 @@ struct GeluGrad {
     return g * (s * (one + near * (one - s) * slope));
   }
 };
-// (Φ(x) + x φ(x)) times the gradient g, φ = Φ'.
+// The derivative of gelu by the normal distribution, (Φ(x) + x φ(x)) with φ = Φ', times the
+// gradient g.
 struct GeluErfGrad {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V g, V x) const {

@@ -33,9 +33,9 @@ struct SecondMoment {
   static constexpr bool kSigned = false;
 };
 
-// The scale of a block and its inverse, as bits of float32, from the bits of its largest magnitude.
-// NaN where that is none, infinite or too large to have an inverse; never so small that a code
-// would be subnormal in float32.
+// The scale of a block and its inverse, as bits of float32, from the bits of the block's largest
+// magnitude. NaN if that is NaN, infinite or too large to have an inverse; never so small that a
+// code would be subnormal in float32.
 struct MomentScale {
   static constexpr unsigned kNaN = 0x7fc00000u, kLeastExponent = 20, kMostExponent = 253;
 
@@ -49,16 +49,16 @@ struct MomentScale {
   }
 };
 
-// The even numbers below the least exponent: x there becomes (x + least) / 2, a number of the
-// exponent below, whose bits count them.
+// Makes numbers below the least exponent evenly spaced: such an x becomes (x + least) / 2, which
+// has the exponent below, and whose bits count the steps.
 template <class Moment>
 struct MomentCode {
   static constexpr float kLeast = 2.0f / static_cast<float>(1u << Moment::kTop);
   static constexpr unsigned kBase = static_cast<unsigned>(127 - Moment::kTop) << 23;
 
-  // The lower 8 bits. Of `noise` the lower 16 bits are read, which decide between the two
-  // neighbours of x; what is exact stays as it is. A v that is not zero gets no code of zero: the
-  // weight would move by m / eps.
+  // The code of a number, in the lower 8 bits. The lower 16 bits of `noise` decide between the two
+  // neighbours of x; an exact number keeps its value. A v that is not zero never gets the code of
+  // zero, with which the weight would move by m / eps.
   template <class V, class U>
   TRACESTEP_FUNCTION U operator()(V x, V inverse_scale, U noise) const {
     const V y = abs(x) * inverse_scale, zero = constant(x, 0.0f);
@@ -75,7 +75,7 @@ struct MomentCode {
 
 template <class Moment>
 struct MomentFromCode {
-  // `code`: the lower 8 bits, the others zero.
+  // The number of a code. `code`: in the lower 8 bits; the others are zero.
   template <class V, class U>
   TRACESTEP_FUNCTION V operator()(U code, V scale) const {
     using Code = MomentCode<Moment>;

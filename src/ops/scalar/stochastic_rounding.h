@@ -21,7 +21,8 @@
 
 namespace TRACESTEP_FUNCTORS_NAMESPACE {
 
-// Every bit of the result depends on every bit of h (Wellons, "hash prospector", 2018).
+// Mixes bits so that every bit of the result depends on every bit of h (Wellons, "hash prospector",
+// 2018).
 struct MixedBits {
   template <class U>
   TRACESTEP_FUNCTION U operator()(U h) const {
@@ -31,8 +32,8 @@ struct MixedBits {
   }
 };
 
-// 32 bits for one element: the lower half is for one number, the upper half for another.
-// `step`: the bits of the step's number as float32.
+// The 32 random bits of an element, of which each half rounds one number. `step`: the bits of the
+// step's number as float32.
 struct RoundingNoise {
   template <class U>
   TRACESTEP_FUNCTION U operator()(U step, U weight, U gradient) const {
@@ -41,7 +42,7 @@ struct RoundingNoise {
   }
 };
 
-// The noise of the weight itself, from that of the element, whose halves its two moments take.
+// The noise for the weight, made from that of the element, whose two halves round the moments.
 struct WeightNoise {
   template <class U>
   TRACESTEP_FUNCTION U operator()(U noise) const {
@@ -49,9 +50,9 @@ struct WeightNoise {
   }
 };
 
-// x as a bfloat16 (the lower 16 bits are zero): the neighbour that is larger in magnitude with the
-// probability of the part cut off, so that the mean over all noise is x. Reads the lower 16 bits of
-// `noise`. What is exact stays as it is; so do infinities and NaN.
+// Rounds x to bfloat16 (the lower 16 bits are zero): away from zero with a probability equal to the
+// fraction that is cut off, so that the mean over all noise is x. Reads the lower 16 bits of
+// `noise`. Exact numbers, infinities and NaN keep their value.
 struct StochasticRound {
   template <class V, class U>
   TRACESTEP_FUNCTION V operator()(V x, U noise) const {

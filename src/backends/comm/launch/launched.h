@@ -1,5 +1,5 @@
-// Reads what a launcher (mpirun, srun, torchrun, `tracestep launch`) says of this process in its
-// environment. Connecting the processes is left to backends/comm/.
+// Reads what a launcher (mpirun, srun, torchrun, `tracestep launch`) says about this process in
+// environment variables. Other folders of backends/comm/ connect the processes.
 #pragma once
 
 #include <array>
@@ -13,21 +13,22 @@ namespace tracestep {
 
 struct Launched {
   int rank = 0, count = 1;
-  int local_rank = 0;  // among the processes on this host
-  // mpirun, or srun with PMI: MPI connects the processes. Otherwise the first one listens on
-  // host:port.
+  int local_rank = 0;  // The number of this process among those on its host.
+  // True: started by mpirun, or by srun with PMI, so that MPI connects the processes. False: the
+  // first process listens on host:port.
   bool has_mpi = false;
   std::string host = {};
   int port = 0;
 };
 
-// nullopt: this process was started alone. MPI's variables come first, then torchrun's, then those
-// of a step of srun, in which the first process listens on the step's first host, at a port made of
-// the numbers of job and step, unless MASTER_ADDR and MASTER_PORT say otherwise. A batch script of
-// several tasks is one process, unless it inherited a step's variables: those of other launchers
-// and of Slurm do not say whose they are. Error{kUsage} for a malformed or missing variable.
+// What the launcher says; nullopt: this process was started alone. MPI's variables are read first,
+// then torchrun's, then those of a step of srun, whose first process listens on the step's first
+// host, at a port derived from the numbers of job and step, unless MASTER_ADDR and MASTER_PORT are
+// set. A batch script of several tasks is a single process, unless it inherited a step's variables,
+// because other launchers' and Slurm's variables do not say to which process they belong. Throws
+// Error{kUsage} for a malformed or missing variable.
 std::optional<Launched> launched();
-// The first host of a list as Slurm writes it: "node03-ib" of "node[03-05,9]-ib,other".
+// The first host in a list as Slurm writes it: "node03-ib" for "node[03-05,9]-ib,other".
 std::string first_host(std::string_view hosts);
 
 namespace env {

@@ -1,4 +1,4 @@
-// Ranks as processes that mpirun or srun started; tensors in host memory.
+// Ranks as processes that mpirun or srun started, with tensors in host memory.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,8 @@ namespace tracestep {
 // that use MPI. `timeout_s`: how long a rank may keep the others waiting. Error{kFailed}: MPI
 // cannot start. The result's destructor waits for the others.
 std::unique_ptr<Processes> join_mpi(double timeout_s);
-// This process's end of a group of all processes. `processes`: from join_mpi(); must outlive it.
+// This process's communicator in a group of all processes. `processes`: from join_mpi(); must
+// outlive it.
 std::unique_ptr<Communicator> make_mpi_group(Processes& processes);
 
 }  // namespace tracestep

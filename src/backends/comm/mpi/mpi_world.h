@@ -1,8 +1,8 @@
-// The processes of an MPI job, and waiting for them: without spinning for long, with a time limit,
-// and with the name of the one that does not come.
+// The processes of an MPI job. Waiting for them does not spin for long, has a time limit, and names
+// the process that does not come.
 #pragma once
 
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+#define OMPI_SKIP_MPICXX 1  // Only MPI's C interface is used.
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -24,14 +24,15 @@ class MpiWorld final : public Processes {
   int local_rank() const override { return local_rank_; }
   std::vector<std::uint64_t> exchange(std::uint64_t own) override;
   void broadcast(std::span<std::byte> bytes) override;
-  // MPI's launcher notices a process that has ended, but not one that hangs.
+  // Waits for the first process. MPI's launcher notices when a process has ended, but not when it
+  // hangs.
   void wait_for_first() override;
   [[noreturn]] void end_all(const std::string& line, int status) override;
 
-  // Messages to and from other ranks that are under way together.
+  // Messages to and from other ranks that are in progress at the same time.
   class Messages {
    public:
-    // `what`: what they are for, in the error of a rank that does not come.
+    // `what`: their purpose, for the error about a rank that does not come.
     Messages(MpiWorld& world, const char* what) : world_(world), what_(what) {}
     void send(const void* bytes, std::size_t count, int to);
     void receive(void* bytes, std::size_t count, int from);
@@ -43,7 +44,7 @@ class MpiWorld final : public Processes {
     MpiWorld& world_;
     const char* const what_;
     std::vector<MPI_Request> requests_;
-    std::vector<int> others_;  // by request
+    std::vector<int> others_;  // The other rank of each request.
   };
 
  private:

@@ -10,17 +10,18 @@
 
 namespace tracestep {
 
-// "2.28.9"; empty: it is not on this machine, and `problem` says why.
+// NCCL's version, "2.28.9"; empty: it is not on this machine, and `problem` says why.
 std::string nccl_version(std::string& problem);
 
-// The cudaStream_t of a lane. A device may give its lane 1 another one when it joins a group, so it
-// is asked each time.
+// The cudaStream_t of a lane. It is asked for each time, because a device may change the stream of
+// its lane 1 when it joins a group.
 using StreamOfLane = std::function<void*(int lane)>;
 
-// This process's end of a group of all processes. Collectives are issued on the stream of the lane
-// in use; the current device of the calling thread is its device. Sums are in NCCL's order: the
-// same bits on all ranks and in every call, which need not be those of sums in host memory.
-// Error{kDevice}: there is no NCCL; DeviceError: it cannot connect the ranks.
+// This process's communicator in a group of all processes. Collectives are issued on the stream of
+// the current lane; the calling thread's current device must be the communicator's. Sums are in
+// NCCL's order: they have the same bits on all ranks and in every call, which need not be those of
+// sums in host memory. Throws Error{kDevice} if there is no NCCL, and DeviceError if it cannot
+// connect the ranks.
 std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
 // The functions of NCCL that are used, as the library's interface documents them, and one of the
-// driver's: handles are pointers, and every function returns 0 for success.
+// CUDA driver. Handles are pointers, and every function returns 0 for success.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@ inline constexpr int kSum = 0;
 inline constexpr int kUint8 = 1, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBFloat16 = 9;
 
 struct Library {
-  std::string problem;  // why it cannot be used; empty: it can
+  std::string problem;  // Why the library cannot be used; empty: it can.
 
   int (*get_version)(int*) = nullptr;
   const char* (*get_error_string)(int) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm**, int ranks, UniqueId, int rank) = nullptr;
-  // config: nullptr, as the parent's.
+  // config: nullptr means that of the parent.
   int (*comm_split)(Comm*, int color, int key, Comm**, void* config) = nullptr;
   int (*comm_destroy)(Comm*) = nullptr;
   int (*group_start)() = nullptr;
@@ -42,7 +42,7 @@ struct Library {
                 Stream) = nullptr;
 };
 
-// Loaded on the first call, never unloaded.
+// The library, which is loaded at the first call and never unloaded.
 const Library& library();
 
 }  // namespace tracestep::nccl

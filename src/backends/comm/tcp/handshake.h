@@ -20,7 +20,7 @@
 
 namespace tracestep {
 
-using Nonce = Secret;  // random bytes that are used once
+using Nonce = Secret;  // Random bytes that are used only once.
 using Proof = std::array<unsigned char, 32>;
 using Magic = std::array<char, 16>;
 inline constexpr Magic kMagic{"tracestep ranks"};
@@ -37,13 +37,13 @@ struct Hello {
 };
 static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent");
 
-// The answer of another process to the greeting of process 0, with a `nonce` it has drawn; nullopt
-// when the greeting does not come from this program.
+// The answer of another process to the greeting of process 0, with a `nonce` that it has drawn;
+// nullopt if the greeting does not come from this program.
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
-// Findings of process 0 in the bytes of a Hello that have come so far: the rank of a process of
-// this run, or why it is none; neither: more bytes are needed.
+// What process 0 finds in the bytes of a Hello that have arrived: the rank of a process of this
+// run, or why it is none; if neither is set, more bytes are needed.
 struct Heard {
   std::optional<int> rank = {};
   std::string problem = {};
@@ -53,7 +53,7 @@ Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Se
 
 // The answer of process 0 to a Hello: its own proof that it knows the secret.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
-// The comparison takes the same time wherever they differ.
+// Compares two proofs, in a time that does not depend on where they differ.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace tracestep

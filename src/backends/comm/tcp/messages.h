@@ -1,5 +1,5 @@
-// Messages of processes that have met, as bytes: a header and what follows it. Nothing that comes
-// is believed: lengths, kinds and statuses are checked, and no more is kept than fits.
+// Messages of connected processes as bytes: a header and its content. Received bytes are not
+// trusted: lengths, kinds and statuses are checked, and no more is stored than a message may have.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tracestep {
 enum class MessageKind : std::uint32_t { kData, kFailed, kEnd, kAlive };
 struct MessageHeader {
   MessageKind kind = MessageKind::kData;
-  std::int32_t status = 0;  // of a process that failed
+  std::int32_t status = 0;  // The exit status of a process that failed.
   std::uint64_t bytes = 0;
 };
 struct Message {
@@ -23,23 +23,25 @@ struct Message {
   std::vector<std::byte> bytes = {};
 };
 
-inline constexpr std::uint64_t kMostTextBytes = 4096;  // of a process that says why it failed
+// The longest text in which a process says why it failed.
+inline constexpr std::uint64_t kMostTextBytes = 4096;
 
-// Messages of errors about what the other end is: "it sent 9 bytes where 8 were expected".
+// The text of an error about the other end: "it sent 9 bytes where 8 were expected".
 std::string sent_instead(std::uint64_t bytes, std::uint64_t expected);
 inline constexpr const char* kForeign = "it is another program or version";
 
-// Puts messages together from parts of any length.
+// Assembles messages from received pieces of any length.
 class MessageReader {
  public:
-  // `from` is for errors: "rank 1". Data of more than `most_bytes` is refused.
+  // `from`: the sender in errors, "rank 1". A message with more than `most_bytes` of data is
+  // refused.
   MessageReader(std::string from, std::uint64_t most_bytes)
       : from_(std::move(from)), most_bytes_(most_bytes) {}
 
-  // Room for the next bytes; never empty.
+  // Where to put the next received bytes; never empty.
   std::span<std::byte> room();
-  // Call it when the first `bytes` of room() are filled: the message, once it is whole.
-  // Error{kFailed} for what no process of this program sends.
+  // Must be called when the first `bytes` of room() are filled. Returns the message once it is
+  // complete. Throws Error{kFailed} for bytes that no process of this program sends.
   std::optional<Message> take(std::size_t bytes);
 
  private:
@@ -47,12 +49,12 @@ class MessageReader {
 
   std::string from_;
   std::uint64_t most_bytes_;
-  std::size_t filled_ = 0;  // of the header and what follows it
+  std::size_t filled_ = 0;  // How many bytes of the header, and of the content, have arrived.
   Message message_;
 };
 
-// The exit status to end with when a process says that it failed with `said`: a status of this
-// program (docs/cli.md) other than 0, or 128 and a signal; 1 for all else.
+// The exit status to use when another process reports that it failed with `said`: that status if
+// this program has it (docs/cli.md) and it is not 0, or if it is 128 and a signal; otherwise 1.
 int status_of_failure(std::int32_t said);
 
 }  // namespace tracestep

@@ -1,5 +1,5 @@
-// A star: process 0 has a connection to each of the others. The watching thread reads all messages
-// (messages.h) and queues those that carry data, for receive().
+// The connections form a star: process 0 has one to each of the others. A watching thread reads all
+// messages (messages.h) and queues those that carry data for receive().
 #include "backends/comm/tcp/tcp_processes.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Processes that were started with the variables of torchrun and share no MPI: the first one
-// listens, the others connect. What they tell each other is small; tensors go elsewhere (NCCL).
+// Processes that were started with torchrun's variables and have no MPI: the first one listens, and
+// the others connect. They exchange small data; tensors are sent in other ways (NCCL).
 #pragma once
 
 #include <memory>
@@ -19,12 +19,12 @@ namespace tracestep {
 std::unique_ptr<Processes> join_tcp(const Launched& self, const std::optional<Secret>& secret,
                                     double timeout_s);
 
-// How the processes of a run find each other: the first one listens, and takes those that prove
-// that they know the run's secret (handshake.h). Others are dropped, and waiting goes on. Process
-// 0: a connection to each of the others, in their order; another one: to process 0. Without a
-// secret they meet on this machine alone, where every user could join. Error{kUsage}: there is no
-// secret for another host. Error{kFailed}: the port is taken, the host is unknown, two processes
-// are the same rank, or not all came within `timeout_s`.
+// Connects the processes of a run: the first one listens, and accepts those that prove that they
+// know the run's secret (handshake.h). Others are dropped, and it keeps waiting. Returns for
+// process 0 a connection to each of the others, by rank; for another process, its connection to
+// process 0. Without a secret, processes only meet on this machine, where every user could join.
+// Throws Error{kUsage} if there is no secret for another host, and Error{kFailed} if the port is
+// taken, the host is unknown, two processes have the same rank, or not all came within `timeout_s`.
 std::vector<Connection> meet(const Launched& self, const std::optional<Secret>& secret,
                              double timeout_s);
 

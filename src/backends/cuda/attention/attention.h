@@ -1,7 +1,7 @@
-// Attention without the T×T matrix on a GPU: what the op's kernel, the C interface and the ladder
-// of benchmarks call. Two families of kernels stand behind it: Hopper (sm_90a: TMA, wgmma) and
-// portable (sm_80 and later: mma.sync, cp.async); `choose_family` says which one runs a call.
-// Sources: Dao 2023, "FlashAttention-2", Alg. 1 and 2; Shah et al. 2024, "FlashAttention-3".
+// Attention without the T×T matrix on a GPU, as the op's kernel, the C interface and the benchmarks
+// call it. There are two families of kernels: Hopper (sm_90a: TMA, wgmma) and portable (sm_80 and
+// later: mma.sync, cp.async); `choose_family` says which one runs a call. Sources: Dao 2023,
+// "FlashAttention-2", Alg. 1 and 2; Shah et al. 2024, "FlashAttention-3".
 #pragma once
 
 #include <cstddef>
@@ -18,12 +18,12 @@ using tracestep::AttentionFamily;
 
 // How float32 operands reach the tensor cores. Other dtypes ignore it.
 enum class AttentionF32 : std::uint8_t {
-  kSplit3,  // two float16 parts, scaled, three products: about float32 accuracy
-  kTF32,    // one float16 part, scaled: the 10 bits of mantissa of TF32 at twice its rate
+  kSplit3,  // Two scaled float16 parts and three products, about as exact as float32.
+  kTF32,    // One scaled float16 part: the 10 bits of mantissa of TF32, at twice its speed.
 };
 
-// A tensor [batch, heads, rows, width] in elements; the last axis is contiguous (stride 1). Those
-// of k, v and their gradients have key_heads heads.
+// The strides in elements of a tensor [batch, heads, rows, width], whose last axis is contiguous.
+// k, v and their gradients have key_heads heads.
 struct AttentionStrides {
   std::int64_t batch = 0, head = 0, row = 0;
 };
@@ -31,19 +31,22 @@ struct AttentionStrides {
 struct AttentionShape {
   AttentionDType dtype = AttentionDType::kBF16;
   int batch = 1, heads = 1;
-  int key_heads = 0;          // of k and v, a divisor of heads; 0: as many as heads
+  int key_heads = 0;          // The heads of k and v, a divisor of `heads`; 0: as many as heads.
   int queries = 0, keys = 0;  // T_q, T_k
-  int width = 0;              // D <= 256, of q, k, v and o
-  float scale = 1.0F;         // on the scores
-  bool causal = false;        // query i sees keys 0 .. i + offset
-  int offset = 0;             // 0: aligned top left; keys - queries: bottom right, as in the ops
-  int window = 0;             // causal: keys that a query sees, i + offset the last; 0: all
-  float cap = 0.0F;           // scaled scores s become cap tanh(s / cap); 0: they stay
-  bool deterministic = true;  // backward: the same bits every run
+  int width = 0;              // D <= 256, the width of q, k, v and o.
+  float scale = 1.0F;         // The factor on the scores.
+  bool causal = false;        // True: query i sees keys 0 .. i + offset.
+  // The offset of the causal mask. 0: aligned at the top left; keys - queries: at the bottom right,
+  // as in the ops.
+  int offset = 0;
+  // With a causal mask: how many keys a query sees, of which i + offset is the last; 0: all.
+  int window = 0;
+  float cap = 0.0F;           // The cap: scaled scores s become cap tanh(s / cap); 0: none.
+  bool deterministic = true;  // True: backward gives the same bits in every run.
   AttentionF32 f32 = AttentionF32::kSplit3;
   AttentionFamily family = AttentionFamily::kAuto;
 
-  // How many neighbouring heads of q share one of k and v.
+  // How many neighbouring heads of q share a head of k and v.
   int group() const { return key_heads == 0 ? 1 : heads / key_heads; }
   int heads_of_keys() const { return heads / group(); }
   AttentionExtent extent() const {

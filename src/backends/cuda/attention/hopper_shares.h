@@ -1,6 +1,6 @@
-// How the work of a call is shared out among multiprocessors: the order of tiles and of blocks of
-// keys, and how many blocks divide one. Chosen by timing, see docs/flash-attention.md and
-// bench/results/attention-h200.md.
+// Divides the work of an attention call among multiprocessors: the order of tiles and of blocks of
+// keys, and how many thread blocks share one of them. The choices were made by timing, see
+// docs/flash-attention.md and bench/results/attention-h200.md.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace tracestep::cuda {
 
-// Heads of a section if there are to be at most `most` of them: sections as equal as can be.
+// The heads of a section if a section may have at most `most`; all sections get nearly the same
+// number.
 inline int equal_sections(int heads, std::int64_t most) {
   const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
   const int sections = (heads + fitting - 1) / fitting;
@@ -22,14 +23,17 @@ inline int equal_sections(int heads, std::int64_t most) {
 // again; where rows are few, the tiles' own Q and O take much of it.
 inline int section_heads(const AttentionShape& shape) {
   const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
-  const std::int64_t key_bytes = std::int64_t{shape.keys} * shape.width * 4;  // K and V of a head
+  // The bytes of K and V of one head.
+  const std::int64_t key_bytes = std::int64_t{shape.keys} * shape.width * 4;
   return equal_sections(shape.batch * shape.heads, most * shape.group() / key_bytes);
 }
 
-// The order of the blocks of keys in backward, see BackwardTile and BackwardWalk.
+// The order of the blocks of keys in backward; see BackwardTile and BackwardWalk.
 struct BackwardOrder {
   int section_heads;
-  int round;  // blocks that walk one way before as many walk the other; 0: all walk one way
+  // How many blocks walk in one direction before as many walk in the other; 0: all walk in the
+  // same.
+  int round;
 };
 
 // Without a mask all blocks are as long, and heads go one by one. Causal: a section has blocks

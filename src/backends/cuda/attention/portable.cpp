@@ -1,4 +1,4 @@
-// Calls of the portable attention kernels: what they need in memory and their arguments.
+// Prepares calls of the portable attention kernels: their memory and their arguments.
 #include "backends/cuda/attention/portable.h"
 
 #include <algorithm>

@@ -1,13 +1,13 @@
-// The portable family of attention kernels (sm_80 and later: mma.sync, cp.async): bfloat16 and
-// float16 as they are, float32 through float16 parts. attention.cpp chooses among families; this is
-// what it calls here. Widths up to 256, any lengths, any strides; always deterministic.
+// The portable family of attention kernels (sm_80 and later: mma.sync, cp.async), for bfloat16,
+// float16, and float32 as float16 parts. attention.cpp chooses among the families and calls these
+// functions. Widths up to 256, any lengths and strides; always deterministic.
 #pragma once
 
 #include "backends/cuda/attention/attention.h"
 
 namespace tracestep::cuda {
 
-// Operands of 16 bits.
+// Attention of 16-bit operands.
 cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream);
 

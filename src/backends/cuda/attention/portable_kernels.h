@@ -1,4 +1,4 @@
-// The compiled portable kernels, one function for each file of them, and the kernels that prepare
+// The compiled portable kernels, a function for each source file, and the kernels that prepare
 // their operands.
 #pragma once
 
@@ -6,17 +6,19 @@
 
 namespace tracestep::cuda::portable {
 
-// Bytes of shared memory that a block may use: on every GPU from 8.0 on (8.6 and 8.9 have the
-// least; an A100 has 163 KiB, Hopper 227), and on the current device.
+// The bytes of shared memory that a thread block may use: on every GPU from 8.0 on (8.6 and 8.9
+// have the least; an A100 has 163 KiB, Hopper 227), and on the current device.
 inline constexpr int kLeastSharedMemory = 99 * 1024;
 int shared_memory_limit();
 
-// `width` is a padded one. Split: float16 in two parts, results in float32.
+// Forward kernels. `width` must be a padded width. `split`: float16 in two parts, with results in
+// float32.
 cudaError_t forward_bf16(int width, const ForwardParams& params, cudaStream_t stream);
 cudaError_t forward_f16(int width, const ForwardParams& params, cudaStream_t stream);
 cudaError_t forward_split(int width, const ForwardParams& params, cudaStream_t stream);
 
-// Both kernels of the backward pass: `keys` has K and V resident, `queries` Q and dO.
+// Both kernels of backward: the one with `keys` keeps K and V in shared memory, the one with
+// `queries` keeps Q and dO.
 cudaError_t backward_bf16(int width, const BackwardParams& keys, const BackwardParams& queries,
                           cudaStream_t stream);
 cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardParams& queries,
@@ -24,7 +26,8 @@ cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardPa
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream);
 
-// Statistics of every query for the backward kernels, see BackwardParams. `exponent` may be null.
+// The statistics of every query for the backward kernels; see BackwardParams. `exponent` may be
+// nullptr.
 struct QueryStats {
   const void *o = nullptr, *d_o = nullptr;
   AttentionStrides o_strides, do_strides;
@@ -32,11 +35,11 @@ struct QueryStats {
   float *lse2 = nullptr, *delta = nullptr, *exponent = nullptr;
   AttentionDType dtype = AttentionDType::kBF16;
   int batch = 1, heads = 1, rows = 0, pitch = 0, width = 0;
-  bool is_aligned = true;  // rows of o and dO start at multiples of 16 bytes
+  bool is_aligned = true;  // True: rows of o and dO start at multiples of 16 bytes.
 };
 cudaError_t find_query_stats(const QueryStats& stats, cudaStream_t stream);
 
-// A float32 operand to be split into parts [batch · heads, parts, rows, padded width].
+// A float32 operand that is to be split into parts [batch · heads, parts, rows, padded width].
 struct SplitOperand {
   const float* data = nullptr;
   AttentionStrides strides;
@@ -44,8 +47,8 @@ struct SplitOperand {
   int heads = 1, rows = 0;
 };
 struct SplitOperands {
-  SplitOperand operand[kOperands];  // q, k, v, dO; those without data are skipped
-  HeadRange* ranges = nullptr;      // [batch · key_heads], written here
+  SplitOperand operand[kOperands];  // q, k, v and dO; operands without data are skipped.
+  HeadRange* ranges = nullptr;      // [batch · key_heads]: the ranges, which the kernel writes.
   int batch = 1, key_heads = 1, width = 0, padded = 0, parts = 2;
 };
 cudaError_t split_operands(const SplitOperands& operands, cudaStream_t stream);

@@ -1,4 +1,4 @@
-// Ops that quantize, in the table; scaled_matmul is among the products
+// Adds the ops that quantize to the table; scaled_matmul is among the products
 // (backends/cuda/products/matmul.cpp).
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/float8/part_codes.h"

@@ -1,4 +1,5 @@
-// Codes of weights in parts (ops/part_codes.cpp), a file of its own in the family of float8.
+// Kernels for codes of weights in parts (ops/part_codes.cpp), in a file of their own in the family
+// of float8.
 #pragma once
 
 #include "runtime/kernel.h"

@@ -1,4 +1,4 @@
-// A matrix in 8-bit codes and, from the same read, its transpose.
+// Quantizes a matrix to 8-bit codes and, from the same read, its transpose.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,30 @@
 namespace tracestep::cuda {
 
 struct Quantization {
-  const void* x = nullptr;  // [rows, columns] of float32, bfloat16 or float16
+  const void* x = nullptr;  // The matrix [rows, columns] of float32, bfloat16 or float16.
   DType dtype = DType::kF32;
   std::int64_t rows = 0, columns = 0;
-  std::int64_t leading = 0;  // elements from row to row
+  std::int64_t leading = 0;  // The distance in elements from row to row.
   DType code_dtype = DType::kF8E4M3;
-  float limit = 0;  // the largest magnitude among the codes
-  // Each may be null: nobody reads it.
+  float limit = 0;  // The largest magnitude that a code can have.
+  // Each result may be nullptr, if it is not read. Codes: [rows, columns].
   std::uint8_t* codes = nullptr;       // [rows, columns]
-  std::uint8_t* transposed = nullptr;  // [columns, rows]
+  std::uint8_t* transposed = nullptr;  // Transposed codes: [columns, rows].
   float* scale = nullptr;
-  // The largest magnitude in the step before, which `largest` may replace in place; null: the scale
-  // is that of x.
+  // The largest magnitude in the step before, which `largest` may replace in place; nullptr: the
+  // scale comes from x itself.
   const float* last = nullptr;
-  float* largest = nullptr;  // of x; may be null; only with `last`
-  float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
-  // Workspace: of the parts of quantize_parts(), or of quantize_tiles() and one more with `last`.
+  float* largest = nullptr;  // The largest magnitude of x, only with `last`; may be nullptr.
+  // By which factor magnitudes may be larger or smaller than before for the old scale to be used.
+  float room = 1;
+  // Workspace with an element for each part of quantize_parts(); with `last`, for each tile of
+  // quantize_tiles() and one more.
   std::uint32_t* maxima = nullptr;
 };
 
-// Queues two kernels: the largest magnitude, in parts, then tiles of codes. With `last` instead
-// codes with its scale, then the check whether that fits, which writes them again where it does
-// not.
+// Queues two kernels: one finds the largest magnitude, in parts, and the next computes tiles of
+// codes. With `last`, the first computes codes with its scale, and the second checks whether that
+// fits, and computes them again if not.
 cudaError_t quantize(const Quantization& q, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda

@@ -1,5 +1,5 @@
-// The look at the codes of weights in front of a step's products: whether adamw_codes left them,
-// with a scale that fits; they are made anew where it does not.
+// Checks the codes of weights before a step's products: whether adamw_codes left valid ones with a
+// scale that fits; otherwise they are made again.
 #include <algorithm>
 
 #include "backends/cuda/float8/tiles.cuh"

@@ -1,6 +1,6 @@
-// Products of matrices in 16 bits on the tensor cores of Hopper with SwiGLU, or its gradients, as
-// their epilogue: these read gates and what they gate, rounded as if they had been stored, where
-// the tensor cores leave them. So SwiGLU needs no launch, and nothing that was just written is read
+// Products of 16-bit matrices on the tensor cores of Hopper with SwiGLU, or its gradients, as their
+// epilogue. The epilogue reads gates and gated values where the tensor cores leave them, rounded as
+// if they had been stored. So SwiGLU needs no launch, and nothing that was just written is read
 // again.
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace tracestep::cuda {
 
-// [T, D], [T, F] and so on stand for the sizes' rows, width and columns, which
-// takes_gated_product(). All matrices are of bfloat16 or float16, dense, row by row, and 16-byte
-// aligned.
+// The operands, where T, D and F stand for the rows, width and columns of the sizes, which
+// takes_gated_product() must accept. All matrices are bfloat16 or float16, dense, row by row, and
+// 16-byte aligned.
 struct GatedProduct {
   DType dtype = DType::kBF16;
   GatedProductSizes sizes;
   const void* x = nullptr;  // [T, D]
-  const void* w = nullptr;  // [2F, D], first those of the gates
-  void* gate_up = nullptr;  // [T, 2F] = x · w'; null: nobody reads it
-  void* h = nullptr;        // [T, F] = silu(gate) · up; likewise
+  const void* w = nullptr;  // [2F, D], with the weights of the gates first.
+  void* gate_up = nullptr;  // [T, 2F] = x · w'; nullptr: not read.
+  void* h = nullptr;        // [T, F] = silu(gate) · up; nullptr: not read.
 };
 
 struct GatedProductGrad {
@@ -28,10 +28,11 @@ struct GatedProductGrad {
   const void* dy = nullptr;       // [T, D]
   const void* w = nullptr;        // [D, F]
   const void* gate_up = nullptr;  // [T, 2F]
-  void* d_gate_up = nullptr;      // [T, 2F], for the gradient dy · w of h
+  void* d_gate_up = nullptr;      // [T, 2F]: the gradients, from the gradient dy · w of h.
 };
 
-// Each enqueues one kernel, without allocating or waiting; on Hopper only. The same bits every run.
+// Each function enqueues one kernel, without allocating or waiting; on Hopper only. Every run gives
+// the same bits.
 cudaError_t multiply_gated(const GatedProduct& product, const LaunchStream& stream);
 cudaError_t multiply_gated_grad(const GatedProductGrad& product, const LaunchStream& stream);
 

@@ -17,7 +17,7 @@
 
 namespace tracestep::cuda {
 
-// Loaded machine code.
+// The loaded machine code of a kernel.
 class FusedKernel {
  public:
   explicit FusedKernel(const std::string& binary);
@@ -25,8 +25,8 @@ class FusedKernel {
   FusedKernel(const FusedKernel&) = delete;
   FusedKernel& operator=(const FusedKernel&) = delete;
 
-  // `pointers`: of the operands that the kernel reads, then of the results. `blocks` and `threads`
-  // are those of the call's own text: calls of other sizes may have the same one.
+  // `pointers`: those of the operands that the kernel reads, then those of the results. `blocks`
+  // and `threads` belong to this call: calls of other sizes may have the same text.
   cudaError_t launch(const std::vector<void*>& pointers, unsigned blocks, unsigned threads,
                      const LaunchStream& stream) const;
 
@@ -41,7 +41,7 @@ class FusedKernels {
  public:
   FusedKernels(int compute_capability, const std::string& cache_folder);
 
-  // Why nothing can be compiled here; empty: it can.
+  // Why nothing can be compiled here; empty if it can.
   const std::string& problem() const { return problem_; }
 
   // A call of a fused node: its body, and the strides and alignment of its operands.
@@ -49,18 +49,18 @@ class FusedKernels {
     const Program& body;
     std::vector<FusedOperand> operands, results;
   };
-  // Compiles what is missing for the fused nodes among the calls, in as many threads as there are
-  // cores. Errors as prepare()'s.
+  // Compiles what is missing for the fused nodes among the calls, on as many threads as there are
+  // cores. Throws as prepare().
   void compile(std::span<const KernelSpec> specs);
 
-  // The kernel of a call.
+  // The kernel of a call, and how to launch it.
   struct Prepared {
     std::shared_ptr<const FusedKernel> kernel;
-    std::vector<std::size_t> operands;  // of the node: those that the kernel reads
+    std::vector<std::size_t> operands;  // The node's operands that the kernel reads.
     unsigned blocks, threads;
   };
-  // Compiles what has not been compiled yet. Errors as Nvrtc::compiled(), and Error{kUsage} for a
-  // body that `fuse` would not have made.
+  // Prepares a call, and compiles its kernel unless that was done before. Throws as
+  // Nvrtc::compiled(), and Error{kUsage} for a body that `fuse` would not make.
   Prepared prepare(const Call& call);
 
  private:
@@ -70,7 +70,7 @@ class FusedKernels {
   KernelBinaries binaries_;
   std::string problem_;
   std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const FusedKernel>> kernels_;  // by text
+  std::map<std::string, std::shared_ptr<const FusedKernel>> kernels_;  // Kernels by their text.
 };
 
 }  // namespace tracestep::cuda

@@ -1,4 +1,4 @@
-// Operands for measurements: products of zeros run faster than real ones.
+// Fills operands for measurements, because products of zeros run faster than those of real numbers.
 #pragma once
 
 #include <cstdint>

@@ -1,16 +1,16 @@
-// Moving elements as bits: an operand of any strides into a dense tensor or a part of it.
+// Copies elements as bits, from an operand of any strides to a dense tensor or a part of one.
 #pragma once
 
 #include "backends/cuda/toolkit/stream.h"
 
 namespace tracestep::cuda {
 
-// Where along an axis a piece begins: an integer in device memory. A position outside [0, most] is
-// a fault, and nothing is moved.
+// Where a piece begins along an axis, as an integer in device memory. A position outside [0, most]
+// is a fault, and nothing is copied.
 struct Position {
-  const void* data = nullptr;  // one integer; nullptr: 0
+  const void* data = nullptr;  // The address of one integer; nullptr: the position is 0.
   DType dtype = DType::kI64;
-  std::int64_t step = 0;  // elements from one position to the next
+  std::int64_t step = 0;  // The distance in elements from one position to the next.
   std::int64_t most = 0;
   FaultPlace faults;
 };
@@ -20,7 +20,7 @@ struct Position {
 void place(const KernelCall& call, const TensorRef& from, const TensorRef& to,
            const Position& position = {});
 
-// Zeros in all elements of a dense tensor or a part of one.
+// Sets all elements of a dense tensor, or of a part of one, to zero.
 void clear(const KernelCall& call, const TensorRef& y);
 
 }  // namespace tracestep::cuda

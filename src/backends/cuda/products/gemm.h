@@ -17,41 +17,44 @@ namespace tracestep::cuda {
 // and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  std::int64_t a_leading = 0, b_leading = 0;  // elements from row to row as stored
-  std::int64_t a_batch = 0, b_batch = 0;      // elements from matrix to matrix
-  std::int64_t y_leading = 0;                 // of y, of one matrix; 0: dense
-  bool a_transposed = false;                  // stored as [k,m]
-  bool b_transposed = false;                  // stored as [n,k]
+  // The distance in elements from row to row, as stored.
+  std::int64_t a_leading = 0, b_leading = 0;
+  std::int64_t a_batch = 0, b_batch = 0;  // The distance in elements from matrix to matrix.
+  std::int64_t y_leading = 0;  // The distance from row to row of y, for a single matrix; 0: dense.
+  bool a_transposed = false;   // True: stored as [k,m].
+  bool b_transposed = false;   // True: stored as [n,k].
   DType dtype = DType::kF32;
-  std::optional<DType> sum_dtype = {};  // of y and c; none: there is no c, and y has `dtype`
-  // Operands may be 8-bit codes of `dtype` with a scale each; these are then the dtypes of the
-  // codes of B and of y.
+  // The dtype of y and c; nullopt: there is no c, and y has `dtype`.
+  std::optional<DType> sum_dtype = {};
+  // Set if operands are 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and
+  // of y.
   struct Scaled {
     DType b_dtype, y_dtype;
     friend bool operator==(const Scaled&, const Scaled&) = default;
   };
   std::optional<Scaled> scaled = {};
-  // Bytes that the addresses of all matrices are multiples of, 256 at most.
+  // The alignment in bytes of the addresses of all matrices, at most 256.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
-  std::int32_t bias_alignment = 0;  // of a bias [n] of y's dtype, of one matrix; 0: there is none
+  // The alignment of a bias [n] with y's dtype, for a single matrix; 0: there is no bias.
+  std::int32_t bias_alignment = 0;
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
-  // The problem with the bias in each row of a c.
+  // The same problem with the bias in every row of a matrix c.
   GemmProblem with_rows_of_bias() const {
     GemmProblem out = *this;
     out.sum_dtype = dtype;
     out.bias_alignment = 0;
     return out;
   }
-  // "m512 n768 k768 …": the key of the tuning file.
+  // The problem as text, "m512 n768 k768 …", which is its key in the tuning file.
   std::string str() const;
 };
 
-// The largest power of two, 256 at most, that divides the address of every row's and every
-// matrix's start, with so many elements from row to row and from matrix to matrix.
+// The largest power of two, up to 256, that divides the address at which every row and every matrix
+// starts, with these distances in elements from row to row and from matrix to matrix.
 std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::int64_t batch);
 
-// Compute capability from which products of 8-bit codes are there, 10 * major + minor.
+// The least compute capability (10 * major + minor) that has products of 8-bit codes.
 inline constexpr int kLeastWithFloat8 = 89;
 
 struct GemmOptions {
@@ -62,8 +65,8 @@ struct GemmOptions {
 
 class Gemm {
  public:
-  // `workspace_bytes`: of every product. Throws Error{kDevice} without the library,
-  // Error{kInput} for a tuning file that is malformed.
+  // `workspace_bytes`: the workspace that each product has. Throws Error{kDevice} if the library is
+  // missing, and Error{kInput} for a malformed tuning file.
   Gemm(const CudaStream& stream, GemmOptions options, std::int64_t workspace_bytes,
        const std::string& device_name);
   ~Gemm();
@@ -74,22 +77,22 @@ class Gemm {
   struct Product;
   // Equal problems share one product, which lives as long as this Gemm. Throws DeviceError.
   Product& prepare(const GemmProblem& problem);
-  // False: the library has no algorithm for the problem.
+  // True if the library has an algorithm for the problem.
   bool takes(const GemmProblem& problem) const;
   // True if tuning is on and has not chosen this product's algorithm yet.
   bool wants_tuning(const Product& product) const;
   // Times the candidates and keeps the fastest; overwrites `y` and `workspace`. Throws DeviceError,
   // Error{kOutput}.
   void tune(Product& product, const void* a, const void* b, void* y, void* workspace);
-  // Queues the product; `c`, which may be `y`, is for problems that have one or have a bias, which
-  // it is then. Throws DeviceError.
+  // Queues the product. `c`, which may be `y`, is the matrix to add or the bias, for problems that
+  // have either. Throws DeviceError.
   void multiply(const Product& product, const void* a, const void* b, void* y, void* workspace,
                 const void* c = nullptr) const;
   // The scales of A's and B's codes, on the device.
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // Queues a scaled product in the same way.
+  // Queues a product of codes with these scales.
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
                        void* workspace) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".

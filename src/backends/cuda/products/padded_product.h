@@ -1,5 +1,5 @@
-// Products of 16-bit operands whose rows are no multiples of 8 long: matrices are copied to and
-// from rows that are, as planned in planning/cuda_plans.h.
+// Computes products of 16-bit operands whose rows are no multiple of 8 elements long: matrices are
+// copied to and from longer rows, as planned in planning/cuda_plans.h.
 #pragma once
 
 #include "backends/cuda/products/gemm.h"
@@ -7,16 +7,16 @@
 
 namespace tracestep::cuda {
 
-// Prepared once, for one problem.
+// Such a product, prepared once for one problem.
 class PaddedProduct {
  public:
-  // Says whether padding pays, there is room for it (operands may lie otherwise than was planned
-  // for), and what has none in the plan can stay where it is.
+  // True if padding pays, there is workspace for it (operands may be stored otherwise than was
+  // planned), and matrices without a copy in the plan can stay in place.
   static bool applies(const GemmProblem& problem, std::int64_t workspace_bytes);
   // Throws DeviceError.
   PaddedProduct(const GemmProblem& problem, const CudaStream& stream);
 
-  // Queues y = a · b (+ c, or the bias `c`); a `c` may be y. Throws DeviceError.
+  // Queues y = a · b (+ c, or the bias `c`); `c` may be y. Throws DeviceError.
   void multiply(const void* a, const void* b, const void* c, void* y, void* workspace) const;
   // Chooses the algorithm, with the operands of multiply(); overwrites y and `workspace`.
   void tune(const void* a, const void* b, void* y, void* workspace) const;
@@ -28,7 +28,7 @@ class PaddedProduct {
   Gemm::Product& product_;
 };
 
-// Queues copies of a dense row to all rows of the dense matrix y.
+// Queues a copy of a dense row to every row of the dense matrix y.
 cudaError_t repeat_row(const void* row, void* y, std::int64_t rows, std::int64_t columns,
                        std::int64_t element_bytes, const LaunchStream& stream);
 

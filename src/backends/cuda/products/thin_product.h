@@ -1,5 +1,5 @@
-// Products of a few rows with a matrix of weights, as decoding has them: nothing is shared, so each
-// weight is read once and what counts is that memory is never idle.
+// Products of a few rows with a matrix of weights, as in decoding. Each weight is read once and
+// shared by no one, so the speed is that of keeping memory busy.
 #pragma once
 
 #include "backends/cuda/products/gemm.h"
@@ -10,9 +10,9 @@ namespace tracestep::cuda {
 // 16 bytes along k.
 bool is_thin(const GemmProblem& p);
 
-// Queues such a product: float32 sums in a fixed order, rounded once; `c`, which may be y, is the
-// bias of a problem that has one. With dependent launches the weights are on their way to the
-// second-level cache before the kernels in front end.
+// Queues such a product. Sums are float32 in a fixed order and rounded once; `c`, which may be y,
+// is the bias for a problem that has one. With dependent launches, the weights are fetched into the
+// L2 cache before earlier kernels end.
 cudaError_t multiply_thin(const GemmProblem& p, const void* x, const void* weights, const void* c,
                           void* y, const LaunchStream& stream);
 

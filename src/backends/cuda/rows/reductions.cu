@@ -15,7 +15,7 @@ struct Reduction {
   const void* x = nullptr;
   void* y = nullptr;
   float* partials = nullptr;  // [parts, results]; nullptr: one part, straight into y
-  bool y_is_float = false;    // whatever x is
+  bool y_is_float = false;    // True: y is float32, whatever x is.
   Walk<1> kept;               // where the elements of result i begin
   Walk<1> reduced;            // where element i of a result lies from there
   std::int64_t results = 0;   // how many

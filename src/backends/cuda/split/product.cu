@@ -1,4 +1,4 @@
-// Decides what is split for which product: the parts and their places in the workspace.
+// Decides which operands are split for a product, and where the parts lie in the workspace.
 #include "backends/cuda/split/product.h"
 
 #include "backends/cuda/split/multiply.cuh"

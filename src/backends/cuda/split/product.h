@@ -18,36 +18,37 @@
 
 namespace tracestep::cuda {
 
-// An operand [batch, rows, K] as it is stored: element (r, k) of a matrix is `leading` elements per
-// row on, or, where K runs down the stored rows, per element of K.
+// An operand [batch, rows, K] as it is stored. `leading` is the distance in elements between rows,
+// or with is_down between elements along K.
 struct SplitOperand {
   const float* data = nullptr;
   std::int64_t leading = 0, batch_stride = 0;
-  bool is_down = false;  // K runs down the stored rows
+  bool is_down = false;  // True: K runs down the stored rows.
 };
 
-// y[b] = A[b] · B[b]' (+ c[b]); y and c are dense [batch, m, n], and c may be y.
+// The product y[b] = A[b] · B[b]' (+ c[b]); y and c are dense [batch, m, n], and c may be y.
 struct SplitProduct {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   SplitOperand a, b;  // [m, k], [n, k]
   const float* c = nullptr;
   float* y = nullptr;
   void* workspace =
-      nullptr;  // plan_split_product(m, n, k, batch).workspace_bytes, 256-byte aligned
+      nullptr;  // plan_split_product(m, n, k, batch).workspace_bytes bytes, 256-byte aligned.
 };
 
-// Enqueues the product without allocating or waiting; on Hopper only. The same bits every run.
-// k >= 1 and no empty results.
+// Enqueues the product without allocating or waiting; on Hopper only. Every run gives the same
+// bits. k >= 1, and no result may be empty.
 cudaError_t multiply_split(const SplitProduct& product, const LaunchStream& stream);
 
-// dx = g · w and dw = g' · x, both dense: the gradients of y = x · w'. All three operands are read
-// once. g [rows, n], w [n, k] and x [rows, k], stored row by row; no extent is 0.
+// The gradients dx = g · w and dw = g' · x of y = x · w', both dense. All three operands are read
+// once: g [rows, n], w [n, k] and x [rows, k], stored row by row, with no size 0.
 struct SplitLinearGrad {
   std::int64_t rows = 0, n = 0, k = 0;
   const float *g = nullptr, *w = nullptr, *x = nullptr;
   std::int64_t g_leading = 0, w_leading = 0, x_leading = 0;
-  float *dx = nullptr, *dw = nullptr;  // nullptr: not wanted
-  void* workspace = nullptr;  // plan_split_linear_grad(rows, n, k).workspace_bytes, likewise
+  float *dx = nullptr, *dw = nullptr;  // nullptr: the gradient is not needed.
+  // plan_split_linear_grad(rows, n, k).workspace_bytes bytes, 256-byte aligned.
+  void* workspace = nullptr;
 };
 cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& stream);
 

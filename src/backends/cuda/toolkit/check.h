@@ -1,4 +1,4 @@
-// Return codes of the CUDA runtime as errors that say which call failed and, in a step, in which
+// Turns return codes of the CUDA runtime into errors that name the failed call and, in a step, the
 // op.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace tracestep::cuda {
 
-// Throws DeviceError{device, call, CUDA's error text}. Out of memory is an error like any other
-// here; the allocator's MemorySource returns nullptr instead.
+// Throws DeviceError{device, call, CUDA's error text}, also when memory is lacking. (The
+// allocator's MemorySource returns nullptr in that case instead.)
 [[noreturn]] void fail(cudaError_t status, const std::string& call);
 
 inline void check(cudaError_t status, const char* call) {

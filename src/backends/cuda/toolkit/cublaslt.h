@@ -1,4 +1,4 @@
-// cuBLASLt, loaded at run time: the functions used, under their own names.
+// cuBLASLt, loaded at run time: the functions that are used, under their own names.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,12 +23,12 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  std::string problem;  // why it cannot be used; empty: it can
+  std::string problem;  // Why the library cannot be used; empty: it can.
 };
 
 // Loads the library at the first call.
 const CublasLt& cublaslt();
-// "cuBLASLt 13.0.2", or empty.
+// The library's name and version, "cuBLASLt 13.0.2"; empty: it is missing.
 std::string cublaslt_name();
 
 }  // namespace tracestep::cuda

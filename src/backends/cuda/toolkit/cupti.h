@@ -9,7 +9,8 @@
 namespace tracestep::cuda {
 
 struct Cupti {
-  std::string problem;  // why it cannot be used; empty: all below is set
+  // Why the library cannot be used; empty: it can, and everything below is set.
+  std::string problem;
 
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
   decltype(&cuptiActivityRegisterTimestampCallback) register_clock = nullptr;
@@ -28,7 +29,7 @@ struct Cupti {
   decltype(&cuptiGetGraphNodeId) graph_node_id = nullptr;
   decltype(&cuptiGetResultString) result_text = nullptr;
 
-  // "CUPTI_ERROR_NOT_INITIALIZED"
+  // The name of a result: "CUPTI_ERROR_NOT_INITIALIZED".
   std::string text_of(CUptiResult result) const;
 };
 

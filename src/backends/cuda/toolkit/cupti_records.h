@@ -1,4 +1,4 @@
-// Turns CUPTI's buffers into an ActivityTrace; cupti_tracer.h starts and stops the recording.
+// Converts CUPTI's buffers to an ActivityTrace; cupti_tracer.h starts and stops the recording.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class CuptiRecords {
   // Reads the valid part of a buffer.
   void read(std::uint8_t* buffer, std::size_t valid_bytes);
   void add_dropped(std::size_t count) { trace_.dropped += static_cast<std::int64_t>(count); }
-  // Everything read so far, with nodes, by start; empty afterwards. External ids are node + 1; work
-  // of a graph belongs to the node that `graph_nodes` names.
+  // Returns everything read up to now with its nodes, sorted by start, and empties the records. An
+  // external id is a node + 1; work of a graph belongs to the node that `graph_nodes` names.
   ActivityTrace take(const GraphNodes& graph_nodes);
 
  private:
@@ -29,22 +29,24 @@ class CuptiRecords {
   void add_copy(const CUpti_ActivityMemcpy6& m);
   void add_fill(const CUpti_ActivityMemset4& m);
   void add_call(const CUpti_ActivityAPI& a);
-  // The node of a launch, or -1. Call it after all calls without a node are in node_of_ too.
+  // The node of a launch, or -1. May only be called when calls without a node are in node_of_ too.
   std::int32_t node_at(std::uint32_t correlation) const;
   std::int32_t name(std::string text);
-  // Each raw name is made readable once.
+  // The index of a kernel's readable name; each raw name is converted once.
   std::int32_t kernel_name(const char* mangled);
   std::int32_t call_name(CUpti_CallbackDomain domain, std::uint32_t id);
 
   const Cupti& cupti_;
   ActivityTrace trace_;
   std::map<std::string, std::int32_t> names_;
-  std::map<std::string, std::int32_t> kernels_;  // by mangled name
+  std::map<std::string, std::int32_t> kernels_;  // Kernels by their mangled name.
   std::map<std::pair<int, std::uint32_t>, std::int32_t> calls_;
-  std::map<std::uint32_t, std::int32_t> node_of_;  // by correlation id; -1: a call of no node
+  // The node of each correlation id; -1: the call belongs to no node.
+  std::map<std::uint32_t, std::int32_t> node_of_;
 };
 
-// "cudaLaunchKernelExC" of "cudaLaunchKernelExC_v11060": readers of traces look for the plain name.
+// The name of a call without its version, "cudaLaunchKernelExC" for "cudaLaunchKernelExC_v11060",
+// for which readers of traces look.
 std::string plain_call_name(std::string name);
 
 }  // namespace tracestep::cuda

@@ -14,12 +14,12 @@ struct CudaDeviceInfo {
   std::int64_t memory_bytes = 0;
 };
 
-// All fields are empty for an index without a device. Never throws.
+// Describes the GPU with this index. All fields are empty if there is none. Never throws.
 CudaDeviceInfo cuda_device_info(int index);
 
-// The version of the driver itself, "580.65.06", by NVML; empty: not known.
+// The version of the driver, "580.65.06", from NVML; empty: not known.
 std::string nvidia_driver_version();
-// Why clocks, power and temperature cannot be read; empty: NVML is available.
+// Why clocks, power and temperature cannot be read; empty: they can.
 std::string nvml_problem();
 
 }  // namespace tracestep

@@ -1,4 +1,4 @@
-// Marks on a stream and events between two streams: CUDA events.
+// Marks on a stream, and events between two streams, by CUDA events.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,11 +24,12 @@ class EventMarks final : public Marks {
   std::vector<cudaEvent_t> events_;
 };
 
-// Events of lane 0 and lane 1. While lane 0 is captured, lane 1 is captured with it from its first
-// wait on.
+// Events of lanes 0 and 1. While lane 0 is captured, lane 1 is captured with it from its first wait
+// on.
 class StreamEvents final : public LaneEvents {
  public:
-  // The stream of a lane is asked for each time: a device that joins a group has another lane 1.
+  // The stream of a lane is asked for each time, because a device that joins a group changes the
+  // stream of lane 1.
   StreamEvents(std::function<cudaStream_t(int lane)> stream_of, std::size_t count);
   ~StreamEvents() override;
   StreamEvents(const StreamEvents&) = delete;

@@ -1,4 +1,4 @@
-// A gate in a stream: while it is shut, work issued after it waits in the queue.
+// A gate in a stream: while it is shut, work that is issued after it waits in the queue.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,13 +13,14 @@ class Gate {
   ~Gate();
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  // Shuts it. It opens by itself after two seconds: a mistake causes a slow step, not a hang.
+  // Shuts the gate. It opens by itself after two seconds, so that a mistake causes a slow step and
+  // not a hang.
   void shut();
   void open();
 
  private:
   cudaStream_t stream_;
-  PinnedMemory word_;  // how many times it was opened
+  PinnedMemory word_;  // How often the gate was opened, where the device reads it.
   unsigned times_shut_ = 0;
   bool shut_ = false;
 };

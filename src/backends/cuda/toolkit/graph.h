@@ -1,4 +1,4 @@
-// Launches captured from a stream as a CUDA graph.
+// Captures launches on a stream as a CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>

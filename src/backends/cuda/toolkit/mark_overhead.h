@@ -1,4 +1,4 @@
-// Measures the time that two events around a kernel add to it, by kernels that do nothing.
+// Measures how much two events around a kernel add to its time, with kernels that do nothing.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,9 +9,9 @@
 
 namespace tracestep::cuda {
 
-// Nanoseconds to subtract from the time between two events with one kernel in between. What is left
-// is how much longer the kernel makes a sequence of kernels: its own time and the hand-over to the
-// next. Waits for the stream; takes some milliseconds. Throws DeviceError.
+// The nanoseconds to subtract from the time between two events with one kernel in between. What is
+// left is how much the kernel lengthens a sequence of kernels: its own time and the hand-over to
+// the next one. Waits for the stream; takes some milliseconds. Throws DeviceError.
 std::int64_t measure_mark_overhead_ns(cudaStream_t stream, Gate& gate);
 
 }  // namespace tracestep::cuda

@@ -1,5 +1,5 @@
-// The memory that a device's kernels reach, by plain allocations of the driver: its own, and
-// page-locked memory of the host, at the same address on both sides.
+// Memory that a device's kernels can reach, in plain allocations from the driver: the device's own,
+// and page-locked memory of the host, which has the same address on both sides.
 #pragma once
 
 #include "backends/cuda/toolkit/gate.h"
@@ -11,7 +11,7 @@ namespace tracestep::cuda {
 class DeviceMemory : public MemorySource {
  public:
   explicit DeviceMemory(Gate& gate) : gate_(gate) {}
-  // nullptr when the card has no more.
+  // Allocates device memory; nullptr when there is no more.
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
   bool host_accessible() const override { return false; }
@@ -29,7 +29,7 @@ class HostMemory final : public DeviceMemory {
  public:
   using DeviceMemory::DeviceMemory;
   bool is_of_host() const override { return true; }
-  // nullptr when the host has no more that can be page-locked.
+  // Allocates page-locked memory; nullptr when the host has no more of it.
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
 };

@@ -1,5 +1,5 @@
-// NVML, the driver's management library: clocks, power, heat and why clocks are low. Found at run
-// time; a library, a function or a counter that is not there leaves its facts out.
+// NVML, the driver's management library: clocks, power, temperature, and why clocks are low. It is
+// found at run time; if the library, a function or a counter is missing, its facts are left out.
 #pragma once
 
 #include <functional>
@@ -15,14 +15,14 @@ class Nvml {
   // The address of a function by its name, or nullptr.
   using Find = std::function<void*(const char* name)>;
 
-  // `find` empty: there is no library, for the reason `problem`.
+  // An empty `find` means that there is no library, for the reason `problem`.
   explicit Nvml(const Find& find, std::string problem = {});
   static const Nvml& library();
 
   bool is_there() const { return problem_.empty(); }
-  // Why it is not there; empty when it is.
+  // Why the library is missing; empty if it is not.
   const std::string& problem() const { return problem_; }
-  // "580.65.06"; empty: not known.
+  // The driver's version, "580.65.06"; empty: not known.
   std::string driver_version() const;
 
  private:
@@ -47,8 +47,8 @@ class Nvml {
   std::string problem_;
 };
 
-// One GPU as NVML sees it. CUDA numbers the visible devices and NVML all of them, so the GPU is
-// found by its address on the PCI bus.
+// A GPU in NVML, which is found by its address on the PCI bus, because CUDA only numbers the
+// visible devices and NVML numbers all.
 class NvmlDevice {
  public:
   // `pci_bus_id` as CUDA writes it: "0000:1B:00.0". Without the library or the device every fact
@@ -57,12 +57,12 @@ class NvmlDevice {
 
   // Reads all facts now; takes the driver a few hundred microseconds to some milliseconds.
   DeviceFacts facts() const;
-  // DeviceFacts::energy_j alone: some milliseconds.
+  // Only DeviceFacts::energy_j, which takes some milliseconds.
   std::optional<double> energy_j() const;
 
  private:
   const Nvml& nvml_;
-  void* handle_ = nullptr;  // nullptr: not there
+  void* handle_ = nullptr;  // nullptr: the device was not found.
 };
 
 }  // namespace tracestep::cuda

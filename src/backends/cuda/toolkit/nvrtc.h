@@ -1,4 +1,5 @@
-// NVRTC, CUDA's run-time compiler, loaded at run time: source text in, machine code out.
+// NVRTC, CUDA's run-time compiler, which is itself loaded at run time: it turns source text into
+// machine code.
 #pragma once
 
 #include <nvrtc.h>
@@ -19,17 +20,18 @@ struct Nvrtc {
   decltype(&nvrtcGetCUBINSize) cubin_size = nullptr;
   decltype(&nvrtcGetCUBIN) cubin = nullptr;
   decltype(&nvrtcGetErrorString) error_text = nullptr;
-  std::string problem;  // why it cannot be used; empty: it can
+  std::string problem;  // Why the library cannot be used; empty: it can.
 
   // True if it can compile for this compute capability (10 * major + minor).
   bool knows(int compute_capability) const;
-  // Machine code for this capability. Throws Error{kDevice} with the compiler's log. Thread-safe.
+  // Compiles the text for this compute capability. Throws Error{kDevice} with the compiler's log.
+  // Thread-safe.
   std::string compiled(const std::string& text, int compute_capability) const;
 };
 
 // Loads the library at the first call.
 const Nvrtc& nvrtc();
-// "NVRTC 13.0", or empty.
+// The library's name and version, "NVRTC 13.0"; empty: it is missing.
 std::string nvrtc_name();
 
 }  // namespace tracestep::cuda

@@ -1,5 +1,5 @@
-// Values that a stream sends to the host: a kernel writes them to pinned memory, and then how often
-// it did.
+// Sends values from a stream to the host: a kernel writes them to pinned memory, followed by a
+// count of how often it has written.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,10 +12,10 @@
 
 namespace tracestep::cuda {
 
-// Lies in pinned memory, where the host reads it while the device works.
+// A letter lies in pinned memory, where the host reads it while the device works.
 struct Letter {
   unsigned char values[Outbox::kMostValues][Outbox::kMostBytes];
-  unsigned arrived;  // how often the values were written
+  unsigned arrived;  // How often the values were written.
 };
 
 struct Sending {
@@ -24,12 +24,12 @@ struct Sending {
   unsigned count;
 };
 
-// Launches a kernel of one thread.
+// Launches the kernel that sends, which has one thread.
 cudaError_t launch_send(cudaStream_t stream, const Sending& what, Letter* to);
 
 class StreamOutbox final : public Outbox {
  public:
-  // `check` throws what kernels reported; it is called whenever values have arrived.
+  // `check` throws errors that kernels reported; it is called whenever values have arrived.
   StreamOutbox(cudaStream_t stream, std::span<const std::size_t> bytes,
                std::function<void()> check);
   ~StreamOutbox() override;
@@ -44,7 +44,7 @@ class StreamOutbox final : public Outbox {
   const std::vector<std::size_t> bytes_;
   const std::function<void()> check_;
   PinnedMemory letter_;
-  unsigned sent_ = 0;  // issued, replays included
+  unsigned sent_ = 0;  // How many sends were issued, including those of replays.
 };
 
 }  // namespace tracestep::cuda

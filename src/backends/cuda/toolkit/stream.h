@@ -1,4 +1,4 @@
-// The stream of this back end, to which Device::stream() points, and reports of bad data.
+// The stream of this back end, to which Device::stream() points, and how kernels report bad data.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,19 +13,19 @@ namespace tracestep::cuda {
 class FusedKernels;
 class Gemm;
 
-// Kinds of bad data that a kernel finds. The host sees them at the next synchronisation and throws
-// Error{kUsage}; until then the kernel went on with a harmless value.
+// What kind of bad data a kernel found. The kernel continues with a harmless value; at the next
+// synchronisation the host sees the fault and throws Error{kUsage}.
 enum class FaultKind : std::int32_t {
   kNone,
-  kIndex,     // an index outside [0, bound)
-  kPosition,  // a position that does not leave room
+  kIndex,     // An index outside of [0, bound).
+  kPosition,  // A position that does not leave room for the piece.
 };
 struct Fault {
-  std::int32_t kind;  // FaultKind; the first one stays
+  std::int32_t kind;  // The FaultKind of the first fault; later ones are not stored.
   std::int64_t value, bound;
-  const char* op;  // its name, in host memory
+  const char* op;  // The op's name, in host memory.
 };
-// A kernel leaves a fault at this place.
+// Where a kernel stores a fault.
 struct FaultPlace {
   Fault* fault = nullptr;
   const char* op = nullptr;
@@ -33,19 +33,19 @@ struct FaultPlace {
 
 struct CudaStream {
   cudaStream_t handle = nullptr;
-  bool dependent = false;  // whether launches may be dependent ones
+  bool dependent = false;  // True: launches may be dependent (kernel_launch.h).
   int device = 0;
   int multiprocessors = 1;
-  int compute_capability = 80;  // 10 * major + minor
-  Fault* fault = nullptr;       // host memory that the device can write
+  int compute_capability = 80;  // 10 * major + minor.
+  Fault* fault = nullptr;  // Where faults are stored, in host memory that the device can write.
   Gemm* gemm = nullptr;
   FusedKernels* fused = nullptr;
-  bool tf32 = false;  // products of float32 may round their operands to 10 bits of mantissa
+  bool tf32 = false;  // True: float32 products may round their operands to 10 mantissa bits.
 
   LaunchStream launch_stream() const { return {handle, dependent}; }
 };
 
-// DeviceError that names the op.
+// Throws DeviceError that names the op.
 [[noreturn]] void fail_launch(const KernelCall& call, cudaError_t status);
 
 inline const CudaStream& stream_of(const KernelCall& call) {

@@ -1,5 +1,5 @@
-// Copies between the program's memory and what a device's kernels reach (memory_source.h), on one
-// stream, through pinned staging buffers.
+// Copies between the program's memory and the memory that a device's kernels can reach
+// (memory_source.h), on one stream, through pinned staging buffers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,13 +17,14 @@ class Transfers {
   explicit Transfers(cudaStream_t stream) : stream_(stream) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  // The host memory may be reused when it returns; the device has it for what is issued next.
+  // Copies to the device. On return the host's memory may be reused, and work that is issued next
+  // sees the values.
   void in(void* device, const void* host, std::int64_t bytes);
-  // Waits for all issued work; the host has the bytes when it returns.
+  // Waits for all issued work, and copies to the host, which has the bytes on return.
   void out(void* host, const void* device, std::int64_t bytes);
 
  private:
-  // Places in staging memory, taken in turns.
+  // Slots of staging memory that are used in turn.
   class Ring {
    public:
     Ring(std::int64_t bytes_each, int count);
@@ -31,33 +32,35 @@ class Transfers {
     Ring(const Ring&) = delete;
     Ring& operator=(const Ring&) = delete;
     std::int64_t bytes_each() const { return bytes_each_; }
-    // The next place, when what was copied from it last has arrived.
+    // The next slot, once the copy that last used it has ended.
     std::byte* take();
-    // The stream copies the last place's values from now on.
+    // Marks the slot taken last as being copied on the stream from now on.
     void send(cudaStream_t stream);
 
    private:
     const std::int64_t bytes_each_;
     PinnedMemory memory_;
-    std::vector<cudaEvent_t> free_;  // the place has been copied and may be refilled
+    std::vector<cudaEvent_t> free_;  // For each slot, an event after which it may be filled again.
     std::size_t last_ = 0;
   };
 
   cudaStream_t stream_;
-  Ring large_{std::int64_t{4} << 20, 2};  // one is filled while the other travels
-  // Rates and the like, of several steps: the host need not wait for the update that reads them.
+  // Two large slots: one is filled while the other is copied.
+  Ring large_{std::int64_t{4} << 20, 2};
+  // Small slots for rates and the like, enough for several steps, so that the host need not wait
+  // for the update that reads them.
   Ring small_{256, 64};
 };
 
-// Copies to the device on a stream of their own, beside the work of another one, whose later work
-// waits for them.
+// Copies to the device on a stream of its own, at the same time as the work of another stream; that
+// stream's later work waits for the copies.
 class SideUploads {
  public:
   explicit SideUploads(cudaStream_t main);
   ~SideUploads();
   SideUploads(const SideUploads&) = delete;
   SideUploads& operator=(const SideUploads&) = delete;
-  // As Transfers::in(), to memory that no work under way uses.
+  // As Transfers::in(), to memory that no work in progress uses.
   void in(void* device, const void* host, std::int64_t bytes);
 
  private:

@@ -1,5 +1,5 @@
-// The choices of `--tune`: which algorithm of the library is fastest for a matrix product, by
-// device, library version and problem. JSON, rewritten whole and atomically.
+// The choices of `--tune`: the library's fastest algorithm for each matrix product, by device,
+// library version and problem, in a JSON file that is rewritten atomically.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@
 
 namespace tracestep::cuda {
 
-using AlgorithmBits = std::array<std::uint64_t, 8>;  // cublasLtMatmulAlgo_t as it is
+using AlgorithmBits = std::array<std::uint64_t, 8>;  // The bits of a cublasLtMatmulAlgo_t.
 
 class TuningFile {
  public:
-  // Reads `path` when it is there; an empty path keeps choices in memory only. Only choices of
-  // this device and library are used; others stay in the file. Throws Error{kInput}.
+  // Reads `path` if the file exists; an empty path keeps choices in memory only. Choices of other
+  // devices and libraries are not used, but stay in the file. Throws Error{kInput}.
   TuningFile(std::string path, const std::string& device, const std::string& library);
 
   std::optional<AlgorithmBits> find(const std::string& problem) const;
@@ -30,8 +30,9 @@ class TuningFile {
   void read();
   void write() const;
 
-  const std::string path_, owner_;                                 // "NVIDIA H200; cuBLASLt 13.0.2"
-  std::map<std::pair<std::string, std::string>, Choice> choices_;  // by owner and problem
+  // owner_: the device and library, "NVIDIA H200; cuBLASLt 13.0.2".
+  const std::string path_, owner_;
+  std::map<std::pair<std::string, std::string>, Choice> choices_;  // Choices by owner and problem.
 };
 
 }  // namespace tracestep::cuda

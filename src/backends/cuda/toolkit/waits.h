@@ -1,17 +1,17 @@
-// The places where the host waits for the device: all of them can be seen by who watches for
-// hanging ranks (runtime/host_wait.h).
+// All places in which the host waits for the device; code that watches for hanging ranks can see
+// them (runtime/host_wait.h).
 #pragma once
 
 #include <cuda_runtime_api.h>
 
 namespace tracestep::cuda {
 
-// Waits for everything issued so far: on the stream, in front of the event, on the device. Throws
-// DeviceError with what went wrong there.
+// Wait for everything that was issued up to now: on the stream, before the event, on the device.
+// They throw DeviceError with what went wrong there.
 void wait_for(cudaStream_t stream);
 void wait_for(cudaEvent_t event);
 void wait_for_device();
-// For destructors: whatever went wrong, nothing on the stream runs any more.
+// For destructors: waits until nothing runs on the stream any more, and ignores errors.
 void settle(cudaStream_t stream);
 
 }  // namespace tracestep::cuda

@@ -1,4 +1,4 @@
-// The codes of AdamW's moments alone.
+// Converts AdamW's moments to 8-bit codes and back, without an update.
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/updates/moment_codes.cuh"
 

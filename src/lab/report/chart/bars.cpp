@@ -33,7 +33,7 @@ constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 
 constexpr double kWidestLabel = 300, kNarrowLeft = 16;  // so that the axis' "0 B" has room
 constexpr double kNoAxisName = 18;                      // nothing stands above the bars
 
-// Where the chart names none: the keys that people see and in which its rows differ.
+// The labels if the chart names none: the visible keys in which its rows differ.
 std::vector<std::string> named_labels(const Chart& chart, const ChartRows& rows) {
   std::vector<std::string> out = names_of(chart, "label");
   if (!out.empty() || rows.empty()) return out;
@@ -203,7 +203,7 @@ class BarDrawing {
     return out;
   }
 
-  // Where there is no room beside the bars, labels stand above them.
+  // If there is no room beside the bars, labels stand above them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
   void draw_bar(Svg& svg, std::size_t index, const Scale& x) const {
@@ -236,7 +236,7 @@ class BarDrawing {
              labelled(bar.sum(), column_));
   }
 
-  // Its ends are marked, and an edge sets it off from the bar that it begins in.
+  // The ends of the error bar are marked, and an edge separates it from its bar.
   static void draw_whisker(Svg& svg, double from, double to, double y) {
     svg.line("halo", from - 1, y, to + 1, y);
     svg.line("whisker", from, y, to, y);

@@ -28,10 +28,11 @@ namespace tracestep {
 struct Chart {
   std::string kind = {}, title = {}, table = {};
   Json options = Json::object();
-  std::string name = {};  // of its file; empty: made of table, title and label
+  std::string name = {};  // The name of its file; empty: it is made of table, title and label.
 };
 
-// "small context 128 step": the cell of its table, after the "@" of its name; empty: all cells.
+// Names the cell of the chart's table, which stands after the "@" of the table's name: "small
+// context 128 step". Empty if the table is of all cells.
 std::string label_of(const Chart& chart);
 
 // The columns that a chart reads, for checks.
@@ -41,9 +42,9 @@ std::vector<std::string> chart_columns(const Chart& chart);
 std::string caption_of(const Chart& chart, std::span<const Table> tables);
 
 struct ChartLook {
-  double width = 760;  // in pixels, beside text of 12 pixels
+  double width = 760;  // The width in pixels, beside text of 12 pixels.
 };
-inline constexpr double kNarrowChart = 350;  // for telephones
+inline constexpr double kNarrowChart = 350;  // The width for telephones, in pixels.
 
 // The drawing; empty when `tables` have nothing to draw. Error{kInput} where two rows are alike in
 // all keys, so that nothing tells their bars or points apart.

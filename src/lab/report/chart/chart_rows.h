@@ -1,4 +1,4 @@
-// A chart reads the rows of its table, and its options, through these.
+// Access to the rows and the options of a chart's table, for the drawings.
 #pragma once
 
 #include <map>
@@ -35,19 +35,20 @@ class ChartRows {
   std::vector<const std::vector<Json>*> rows_;
 };
 
-// An option with a text or a list of texts; none when it is left out.
+// The texts of an option that holds a text or a list of texts; empty if the chart does not have the
+// option.
 std::vector<std::string> names_of(const Chart& chart, std::string_view option);
 std::string text_option(const Chart& chart, std::string_view option);
 bool is_logarithmic(const Chart& chart, char axis);
 
-using RowGroups = std::map<std::string, std::vector<std::size_t>>;  // by their name
-// The keys in which rows of one group differ, other than those that are `known`.
+using RowGroups = std::map<std::string, std::vector<std::size_t>>;  // Groups of rows by their name.
+// The key columns in which the rows of a group differ, without those in `known`.
 std::vector<std::string> keys_apart(const ChartRows& rows, const RowGroups& groups,
                                     std::span<const std::string> known);
-// Two rows have the same name, and no key tells them apart.
+// Throws Error{kInput}: two rows have the same name, and no key column tells them apart.
 [[noreturn]] void fail_alike(const Chart& chart, std::string_view name);
 
-// The least and the most that a value may be, from the option "range".
+// The ends of an error bar, from the two columns of the option "range".
 struct Whisker {
   double low = 0, high = 0;
 };
@@ -55,9 +56,9 @@ std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std
                                   const std::string& column);
 
 AxisUnit unit_of(const Column* column);
-// "median (ms)", as it stands beside an axis.
+// The title and unit of a column as they stand beside an axis: "median (ms)".
 std::string axis_name(const Column* column);
-// The name of an axis for several columns: what they have in common is the unit.
+// The name of an axis that several columns share: what their names have in common, and the unit.
 std::string name_of_all(std::span<const std::string> names, const Column* first);
 std::string title_of(const Column& column);
 // A value with its unit and no more digits than an eye can use: "12.3 ms".

@@ -15,9 +15,8 @@ std::string draw_bars(const Chart& chart, std::span<const Table> tables, const C
 std::string draw_roofline(const Chart& chart, std::span<const Table> tables, const ChartLook& look);
 std::string draw_timeline(const Chart& chart, std::span<const Table> tables, const ChartLook& look);
 
-// Names that fit beside a bar. Names, above all of kernels, without return type and namespaces, in
-// at most 36 characters each: of long ones that begin alike, the beginning and what follows the
-// part that they share.
+// Shortens names so that they fit beside a bar, to at most 36 characters each. Return types and
+// namespaces of kernels are dropped. Where long names begin alike, the shared middle is cut out.
 std::vector<std::string> short_names(std::span<const std::string> names);
 
 }  // namespace tracestep

@@ -16,21 +16,21 @@ struct Box {
 };
 
 struct Axis {
-  std::string name;  // with its unit
+  std::string name;  // The axis' name with its unit.
   Scale scale;
   std::vector<Tick> ticks;
   AxisUnit unit = AxisUnit::kNumber;
-  std::vector<std::string> labels = {};  // of the ticks; empty: their values
+  std::vector<std::string> labels = {};  // Labels of the ticks; empty: the ticks show their values.
 };
 
-// The place of a plot of `height` with room for ticks at the left and below.
+// The place of a plot of `height` pixels, with room for ticks to the left and below.
 Box plot_box(const ChartLook& look, double height);
-// How many labelled ticks such a width has room for.
+// The number of labels, each `pixels_of_one` wide, that fit beside each other into `pixels`.
 int tick_count(double pixels, double pixels_of_one);
 
 // Grid, ticks and names; labels that would overlap are left out.
 void draw_axes(Svg& svg, const Box& box, const Axis& x, const Axis& y);
-// One of them: the bottom with its name, the left side without.
+// Draws one axis: the bottom one with its name, the left one without.
 void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x);
 void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
 

@@ -237,7 +237,7 @@ double room_of_names(const std::vector<Series>& series, const ChartLook& look) {
   return fits && widest < kMost * look.width ? widest : 0;
 }
 
-// Each name at the height at which its line ends, or as near as the others let it.
+// Draws each name at the height at which its line ends, or as near to it as the other names allow.
 void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, const Axis& y) {
   std::vector<std::pair<double, std::size_t>> places;
   for (std::size_t i = 0; i < series.size(); ++i) {

@@ -61,7 +61,7 @@ std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// Without ceilings of products whose dtype the chart does not name.
+// The roof of a chart, without product ceilings of dtypes that the chart does not name.
 Roof roof_of(const Chart& chart, const ChartRows& rows) {
   const std::vector<std::string> dtypes = names_of(chart, "dtypes");
   Roof out;

@@ -76,7 +76,8 @@ std::vector<Tick> log_ticks(double low, double high, int base, int count) {
       if (value >= low && value <= high) out.push_back({value});
     }
   }
-  // Where there are too many, those that begin with 1, 2 or 5 are labelled, or those with 1 alone.
+  // If there are too many labels, only ticks that begin with 1, 2 or 5 get one, or only those with
+  // 1.
   if (out.size() <= static_cast<std::size_t>(count)) return out;
   const auto label = [&](std::span<const int> digits) {
     int labelled = 0;

@@ -34,7 +34,7 @@ std::size_t shared_letters(const std::string& a, const std::string& b) {
   return static_cast<std::size_t>(end - a.begin());
 }
 
-// From byte `from` on, at most `count` bytes, without halves of characters at the ends.
+// At most `count` bytes from byte `from` on, without parts of characters at the ends.
 std::string part_of(const std::string& text, std::size_t from, std::size_t count) {
   const auto is_inside = [&](std::size_t i) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xc0u) == 0x80u;
@@ -75,13 +75,13 @@ std::vector<std::string> short_names(std::span<const std::string> names) {
   std::vector<std::string> all;
   for (const std::string& name : names) all.push_back(plain(name));
   const auto is_long = [&](std::size_t i) { return display_width(all[i]) > kLetters; };
-  // From the first letter that tells a name from another one.
+  // Names are cut to begin at the first letter that differs between two of them.
   std::vector<std::string> out = all;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::size_t least = shared_with_others(all, i).least;
     if (is_long(i)) out[i] = shortened(all[i], least == std::string::npos ? 0 : least);
   }
-  // Where names are still equal: from the letters that tell a name from the one most like it.
+  // Names that are still equal begin at the letter that differs from the most similar name.
   const std::vector<std::string> before = out;
   for (std::size_t i = 0; i < all.size(); ++i) {
     bool is_ambiguous = false;

@@ -28,7 +28,8 @@ class Svg {
   void path(std::string_view css, std::string_view d);
   void text(std::string_view css, double x, double y, std::string_view words,
             Anchor anchor = Anchor::kStart);
-  // An element that holds what follows, until close(); `attributes` are written as they are.
+  // Opens an element, which holds what is drawn until close(). `attributes` are written as they
+  // are.
   void open(std::string_view element, std::string_view attributes);
   void close();
 

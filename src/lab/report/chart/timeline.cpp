@@ -15,7 +15,8 @@ namespace {
 constexpr double kTimelineHeight = 270, kNarrowTimelineHeight = 220, kPhaseRow = 18;
 constexpr double kUnits = 1000;           // of the plot's y axis
 constexpr std::size_t kMostSteps = 1500;  // along its x axis
-constexpr double kLeastPhaseWidth = 62;   // for its name
+// The least width, in pixels, at which a phase shows its name.
+constexpr double kLeastPhaseWidth = 62;
 
 struct Category {
   std::string column, title;
@@ -107,7 +108,7 @@ struct Timeline {
   }
 };
 
-// From the sum of all categories down to the first, each over those painted before.
+// Draws areas from the sum of all categories down to the first, each over those drawn before.
 void draw_areas(Svg& svg, const Timeline& t, const Box& box) {
   svg.open("svg", fmt::format("class=\"plot\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                               "viewBox=\"0 0 {} {:.0f}\" preserveAspectRatio=\"none\"",
