@@ -9,9 +9,10 @@
 
 namespace tracestep {
 
-// The packed matrix product, cut by its shape alone: neither bits nor blocks depend on the number
-// of threads, which take blocks one after the other. Results depend bitwise on `block_k` and
-// `splits`.
+// The packed matrix product. Threads take its blocks one after the other. Results depend bitwise on
+// `block_k` and `splits`, which follow from the shape alone. Where many threads share what is
+// packed of both operands, blocks do so, too; fewer threads pack for themselves, in blocks that
+// keep all of them busy.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
@@ -23,6 +24,10 @@ struct GemmPlan {
   // at a time, or by each block for itself, one chunk of K at a time.
   bool shares_a = false;
   std::int64_t panel_blocks = 0;
+  // Whether b is packed once for all blocks as well. Then all threads pack, and multiply, one panel
+  // after the other: panel_blocks x panel_blocks_n blocks of the result, over so many blocks of K.
+  bool shares_b = false;
+  std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
   // Floats of a packed block of a, over as much of K as a strip holds, and over a whole chunk.
@@ -30,15 +35,22 @@ struct GemmPlan {
   std::int64_t packed_chunk() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
-  // Floats of scratch that one thread needs: a packed block of a unless that is shared, a packed
-  // strip of b, and, for low precision and for what is added to a tensor, a block of the result.
+  // Floats of scratch that one thread needs: a packed block of a and a packed strip of b unless
+  // these are shared, and, for low precision and for what is added to a tensor, a block of the
+  // result, unless one panel of K after the other is added to it.
   std::int64_t floats_per_thread() const {
-    return (shares_a ? 0 : packed_a()) + packed_b() + result_block;
+    const std::int64_t block = keeps_sums() ? 0 : result_block;
+    return (shares_a ? 0 : packed_a()) + (shares_b ? 0 : packed_b()) + block;
   }
-  // Floats of what is packed of a for all threads.
-  std::int64_t shared_floats() const {
-    return shares_a ? panel_blocks * blocks_k * packed_chunk() : 0;
+  // Floats of what is packed for all threads: of a, then of b, whose columns stand side by side for
+  // each turn of K; then sums that are kept between panels of K.
+  std::int64_t shared_a_floats() const;
+  std::int64_t shared_b_floats() const;
+  bool keeps_sums() const { return shares_b && result_block > 0 && panel_blocks_k < blocks_k; }
+  std::int64_t kept_sums() const {
+    return keeps_sums() ? panel_blocks * panel_blocks_n * result_block : 0;
   }
+  std::int64_t shared_floats() const { return shared_a_floats() + shared_b_floats() + kept_sums(); }
   // Floats of partial results of all splits.
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;

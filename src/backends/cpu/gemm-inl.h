@@ -411,35 +411,61 @@ class StripFetch {
   std::int64_t at_ = 0, per_turn_ = 0;              // elements fetched of the row, lines of a turn
 };
 
+// Fetches the next packed strip into L2, a few lines a turn: another core packed it, or it went
+// beyond L2 since.
+class PackedFetch {
+ public:
+  // `floats` of it, all of which are fetched in `turns` calls of some().
+  PackedFetch(const float* strip, std::int64_t floats, std::int64_t turns)
+      : at_{strip}, end_{strip + floats}, per_turn_{ceil_div(floats, turns * kLine)} {}
+
+  HWY_INLINE void some() {
+    for (std::int64_t i = 0; i < per_turn_ && at_ < end_; ++i, at_ += kLine) {
+      __builtin_prefetch(at_, 0, 2);
+    }
+  }
+
+ private:
+  const float *at_, *end_;
+  std::int64_t per_turn_;  // lines
+};
+
+// c[m, columns] (+)= packed a times one packed strip of b; what comes next is fetched meanwhile.
+template <class Strips, class Fetch>
+HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t steps, const float* a,
+                               const float* strip, std::int64_t columns, Fetch& next, float* c,
+                               std::int64_t ldc) {
+  for (std::int64_t i = 0; i < m; i += kRows, a += kRows * steps) {
+    float* out = c + i * ldc;
+    const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
+    next.some();
+    if (rows == tile && columns == kColumns) {
+      micro_kernel<Strips>(tile, accumulate, steps, a, strip, out, ldc);
+      continue;
+    }
+    alignas(64) float edge[kRows * kColumns];
+    micro_kernel<Strips>(tile, false, steps, a, strip, edge, kColumns);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t s = 0; s < columns; ++s) {
+        const float x = edge[r * kColumns + s];
+        out[r * ldc + s] = accumulate ? out[r * ldc + s] + x : x;
+      }
+    }
+  }
+}
+
 // c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into `strip`
 // (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which comes next,
 // the first strip is fetched.
 template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                                  const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
-  const std::int64_t n = b.n, k = b.k, steps = ceil_div(k, Strips::kPerStep);
-  for (std::int64_t j = 0; j < n; j += kColumns) {
-    const T* src = b.data + j * b.stride_j;
-    pack_as<kColumns, Strips>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
+  const std::int64_t steps = ceil_div(b.k, Strips::kPerStep);
+  for (std::int64_t j = 0; j < b.n; j += kColumns) {
+    const std::int64_t columns = std::min(kColumns, b.n - j);
+    pack_as<kColumns, Strips>(b.data + j * b.stride_j, b.stride_j, b.stride_i, columns, b.k, strip);
     StripFetch<T> next(b, j + kColumns, after, ceil_div(m, kRows));
-    const float* a_strip = a;
-    for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * steps) {
-      float* out = c + i * ldc + j;
-      const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
-      next.some();
-      if (rows == tile && j + kColumns <= n) {
-        micro_kernel<Strips>(tile, accumulate, steps, a_strip, strip, out, ldc);
-        continue;
-      }
-      alignas(64) float edge[kRows * kColumns];
-      micro_kernel<Strips>(tile, false, steps, a_strip, strip, edge, kColumns);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t s = 0; s < std::min(kColumns, n - j); ++s) {
-          const float x = edge[r * kColumns + s];
-          out[r * ldc + s] = accumulate ? out[r * ldc + s] + x : x;
-        }
-      }
-    }
+    multiply_strip<Strips>(accumulate, m, steps, a, strip, columns, next, c + j, ldc);
   }
 }
 
@@ -459,6 +485,21 @@ struct VectorStrips {
   static void multiply(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
+  }
+  // Strips of b, one behind the other, and products with them: as multiply(), of n columns.
+  template <class T>
+  static void pack_columns_of_b(const Panel<T>& b, float* dst) {
+    pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);
+  }
+  static HWY_NOINLINE void multiply_packed(bool accumulate, std::int64_t m, const float* a,
+                                           std::int64_t n, std::int64_t k, const float* b, float* c,
+                                           std::int64_t ldc) {
+    const std::int64_t floats = kColumns * steps(k);
+    for (std::int64_t j = 0; j < n; j += kColumns, b += floats) {
+      PackedFetch next(b + floats, j + kColumns < n ? floats : 0, ceil_div(m, kRows));
+      multiply_strip<Base>(accumulate, m, steps(k), a, b, std::min(kColumns, n - j), next, c + j,
+                           ldc);
+    }
   }
 };
 
