@@ -3,6 +3,7 @@
 #include "base/integers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -105,7 +106,7 @@ bool choose_panels(GemmPlan& plan) {
 
 // What a cut by shape alone costs, in cycles of one of many threads: the micro-kernel, strips of b,
 // which come from other cores and are used for the rows of one block only, rows of a, and half of
-// the last block, for which the others wait.
+// the last block, for which the others wait, or all of it where there are few.
 double shared_cycles_of(const GemmPlan& cut, bool is_bf16) {
   const double per_cycle = is_bf16 ? 256.0 : 28.0;
   const double columns_per_cycle = is_bf16 ? 4.0 : 2.0, rows_per_cycle = 2 * columns_per_cycle;
@@ -116,7 +117,8 @@ double shared_cycles_of(const GemmPlan& cut, bool is_bf16) {
   const std::int64_t in_panel = cut.panel_blocks * cut.panel_blocks_n * cut.splits;
   const auto panels = static_cast<double>(ceil_div(cut.blocks_m, cut.panel_blocks) *
                                           ceil_div(cut.blocks_n, cut.panel_blocks_n));
-  return panels * job * (static_cast<double>(in_panel) / kUsualThreads + 0.5);
+  const double rounds = static_cast<double>(in_panel) / kUsualThreads;
+  return panels * job * std::max(rounds + 0.5, std::ceil(rounds));
 }
 
 // Blocks of the result for many threads, which share what is packed. Returns whether there are any.
