@@ -27,6 +27,14 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
+// Elements between two fetches of float32 that stand side by side: a cache line.
+constexpr std::int64_t kLine = 16;
+
+// Packed rows pass through L1 once for each strip of columns, which fills most of it. Where two
+// multiply-adds of sixteen lanes begin in a cycle, they are fetched from L2 so many floats ahead.
+constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
+constexpr std::int64_t kRowsAhead = 32 * kRows;
+
 // Fetches one row of a tile of the result. With AVX-512 it has two cache lines, and they are
 // fetched into L2 only: strips fill L1, and rows whose distance is a multiple of a page would drive
 // each other out of it.
@@ -84,6 +92,10 @@ HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
     }
   };
   for (; k >= kUnroll; k -= kUnroll) {
+    if constexpr (kFetchesRows && kStrideR == 1 && kStrideK == kRows) {
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < kUnroll * kRows; i += kLine) hwy::Prefetch(a + kRowsAhead + i);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kUnroll; ++i) step(i);
     a += kUnroll * kStrideK;
@@ -198,9 +210,6 @@ HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t strid
     }
   }
 }
-
-// Elements between two fetches from a row of the source: a cache line of float32.
-constexpr std::int64_t kLine = 16;
 
 // Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
 // come from stay in L1 even where their distance is a multiple of a page; those of the next few are
