@@ -231,7 +231,7 @@ AttentionPlan plan_attention(const AttentionSizes& sizes) {
   AttentionPlan plan{.sizes = sizes};
   plan.padded_width = round_up(sizes.width, AttentionPlan::kWidestStrip);
   // Keys, their gradients and both panels of scores should stay in an L2 of 512 KiB.
-  plan.backward_keys = sizes.width <= 64 ? 192 : 96;
+  plan.backward_keys = sizes.width <= 64 ? AttentionPlan::kMostBackwardKeys : 96;
   return plan;
 }
 

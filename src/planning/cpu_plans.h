@@ -77,6 +77,7 @@ struct AttentionPlan {
   static constexpr std::int64_t kQueries = 224;    // of a forward tile, and of a backward panel
   static constexpr std::int64_t kLeastPanel = 48;  // the smallest panel of any target
   static constexpr std::int64_t kKeys = 72;        // of a forward tile, before rounding up
+  static constexpr std::int64_t kMostBackwardKeys = 192;
   static constexpr std::int64_t kWidestStrip = 32, kTallestStrip = 14;
   static constexpr std::int64_t kAligned = 16;  // floats; every tile begins at a multiple of it
 
