@@ -29,7 +29,8 @@ ROWS = rows_of(Path(__file__).resolve().parents[1])
 # own group and those before it. "*": files that fit no other pattern.
 GROUPS = {
     "backends/cpu": [
-        ("machine", ["threads.*", "team.*", "memory_source.*", "targets.h"]),
+        ("machine", ["threads.*", "team.*", "memory_source.*", "targets.h",
+                     "bf16_products.*"]),
         ("operands", ["numbers.h", "operand.h", "plain_chunks.h"]),
         ("blocks", ["*-inl.h", "attention_heads.h"]),  # what a thread does on vectors
         ("kernels", ["*"]),

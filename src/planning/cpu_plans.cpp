@@ -3,6 +3,7 @@
 #include "base/integers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -41,10 +42,16 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
 // The most bytes of a panel of blocks of a that is packed once for all threads.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
+// From so many threads on both operands are packed once for all.
+constexpr int kManyThreads = 4;
+// Threads that a cut by shape alone keeps busy, and cycles to take one of its blocks.
+constexpr double kUsualThreads = 16, kTaking = 2e3;
+
 // Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.
 bool choose_sharing(GemmPlan& plan, bool shares) {
   plan.shares_a = shares;
   plan.panel_blocks = plan.blocks_m;
+  plan.panel_blocks_n = plan.blocks_n, plan.panel_blocks_k = plan.blocks_k;
   if (!shares) return true;
   if (plan.batch > 1 || plan.blocks_n < 2) return false;
   const std::int64_t floats = plan.blocks_k * plan.packed_chunk();
@@ -76,7 +83,69 @@ double cycles_of(const GemmPlan& cut, bool is_bf16, int threads) {
   return panels * (rounds * job + (cut.shares_a ? sharing : 0.0));
 }
 
+// How many of the blocks a panel has that takes at most `most`: all panels have about as many.
+std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
+  return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
+}
+
+// Panels whose packed operands take no more than kSharedBytes each. Returns whether there are any.
+bool choose_panels(GemmPlan& plan) {
+  constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
+  constexpr std::int64_t kDeep = 2048;  // elements of K that leave room for many blocks beside it
+  plan.shares_a = plan.shares_b = true;
+  plan.panel_blocks_k = blocks_of_panel(plan.blocks_k, kDeep / plan.block_k);
+  // Parts of K that are summed apart are not cut again.
+  if (plan.splits > 1) plan.panel_blocks_k = plan.blocks_k;
+  const std::int64_t rows = plan.panel_blocks_k * plan.packed_chunk();
+  const std::int64_t columns = plan.panel_blocks_k * plan.block_k * plan.block_n;
+  if (rows > kFloats || columns > kFloats) return false;
+  plan.panel_blocks = blocks_of_panel(plan.blocks_m, kFloats / rows);
+  plan.panel_blocks_n = blocks_of_panel(plan.blocks_n, kFloats / columns);
+  return true;
+}
+
+// What a cut by shape alone costs, in cycles of one of many threads: the micro-kernel, strips of b,
+// which come from other cores and are used for the rows of one block only, rows of a, and half of
+// the last block, for which the others wait, or all of it where there are few.
+double shared_cycles_of(const GemmPlan& cut, bool is_bf16) {
+  const double per_cycle = is_bf16 ? 256.0 : 28.0;
+  const double columns_per_cycle = is_bf16 ? 4.0 : 2.0, rows_per_cycle = 2 * columns_per_cycle;
+  const auto bm = static_cast<double>(cut.block_m), bn = static_cast<double>(cut.block_n);
+  const double k = static_cast<double>(cut.k) / static_cast<double>(cut.splits);
+  const double job =
+      k * (bm * bn / per_cycle + bn / columns_per_cycle + bm / rows_per_cycle) + kTaking;
+  const std::int64_t in_panel = cut.panel_blocks * cut.panel_blocks_n * cut.splits;
+  const auto panels = static_cast<double>(ceil_div(cut.blocks_m, cut.panel_blocks) *
+                                          ceil_div(cut.blocks_n, cut.panel_blocks_n));
+  const double rounds = static_cast<double>(in_panel) / kUsualThreads;
+  return panels * job * std::max(rounds + 0.5, std::ceil(rounds));
+}
+
+// Blocks of the result for many threads, which share what is packed. Returns whether there are any.
+bool choose_shared_blocks(GemmPlan& plan, bool is_bf16) {
+  if (plan.batch > 1) return false;
+  double best = std::numeric_limits<double>::max();
+  const std::int64_t rows = is_bf16 ? 32 : 14;  // of register tiles
+  GemmPlan cut = plan;
+  for (std::int64_t bm = round_up(64, rows); bm <= kBlockM; bm += rows) {
+    const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(plan.m, bm));
+    cut.block_m = round_up(ceil_div(plan.m, parts), is_bf16 ? 32 : 2);
+    for (std::int64_t bn = 2 * kColumnStrip; bn <= 16 * kColumnStrip; bn += kColumnStrip) {
+      cut.block_n = round_up(ceil_div(plan.n, ceil_div(plan.n, bn)), kColumnStrip);
+      cut.blocks_m = ceil_div(plan.m, cut.block_m), cut.blocks_n = ceil_div(plan.n, cut.block_n);
+      if (!choose_panels(cut)) continue;
+      const double cost = shared_cycles_of(cut, is_bf16);
+      if (cost >= best * 0.999) continue;
+      best = cost;
+      plan = cut;
+    }
+  }
+  return plan.shares_b;
+}
+
 void choose_blocks(GemmPlan& plan, bool is_bf16, int threads) {
+  const bool is_large = plan.m >= 64 && plan.n >= 64 && plan.k >= 64;
+  if (threads >= kManyThreads && is_large && choose_shared_blocks(plan, is_bf16)) return;
   double best = std::numeric_limits<double>::max();
   const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
   const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));
@@ -111,6 +180,13 @@ std::int64_t GemmPlan::packed_chunk() const {
 }
 std::int64_t GemmPlan::packed_b() const {
   return is_vector ? 0 : kColumnStrip * strip_k;
+}
+
+std::int64_t GemmPlan::shared_a_floats() const {
+  return shares_a ? panel_blocks * panel_blocks_k * packed_chunk() : 0;
+}
+std::int64_t GemmPlan::shared_b_floats() const {
+  return shares_b ? panel_blocks_n * block_n * panel_blocks_k * block_k : 0;
 }
 
 std::int64_t GemmPlan::workspace_bytes(int threads) const {
@@ -155,7 +231,7 @@ AttentionPlan plan_attention(const AttentionSizes& sizes) {
   AttentionPlan plan{.sizes = sizes};
   plan.padded_width = round_up(sizes.width, AttentionPlan::kWidestStrip);
   // Keys, their gradients and both panels of scores should stay in an L2 of 512 KiB.
-  plan.backward_keys = sizes.width <= 64 ? 192 : 96;
+  plan.backward_keys = sizes.width <= 64 ? AttentionPlan::kMostBackwardKeys : 96;
   return plan;
 }
 

@@ -138,7 +138,7 @@ TEST(CpuMatmulTest, EmptyResultsAreFine) {
 }
 
 // A thread packs rows for itself, or all threads for each other: of the whole product, or of one
-// panel of its rows after the other.
+// panel of its rows after the other. From four threads on that holds for both operands.
 TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
   struct Sharing {
     Case product;
@@ -151,7 +151,8 @@ TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
         Sharing{{1, 98, 97, 693, true, true, DType::kF16}, 1, 5, 1},
         Sharing{{1, 130, 161, 693, true, false, DType::kBF16}, 1, 8, 1},
         Sharing{{1, 130, 161, 693, false, true, DType::kBF16}, 1, 8, 1},
-        Sharing{{1, 260, 200, 8000, false, true}, 1, 7, 2}}) {
+        Sharing{{1, 1100, 200, 2500, false, true}, 1, 7, 1},
+        Sharing{{1, 3000, 70, 1100, false, true}, 1, 7, 2}}) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
     const auto plan_on = [&](int threads) {
       return plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, threads);
@@ -165,6 +166,31 @@ TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
     const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = apart});
     const auto y = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = together});
     EXPECT_EQ(y[0].bytes, expected[0].bytes);
+  }
+}
+
+// Panels of rows, of columns and of K, one after the other; results that are rounded, or added to,
+// keep their sums between those of K. What the threads leave is not what a panel before it left.
+TEST(CpuMatmulTest, PanelsOfBothOperandsGiveTheSameBits) {
+  for (const Case& c :
+       {Case{1, 130, 1300, 2500, false, true}, Case{1, 2100, 66, 2300, true, false},
+        Case{1, 1100, 1200, 2200, true, true}, Case{1, 90, 1500, 2600, false, true, DType::kBF16},
+        Case{1, 1150, 80, 2100, true, false, DType::kF16}, Case{1, 100, 70, 4500, false, false}}) {
+    SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
+    const GemmPlan plan = plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, 16);
+    ASSERT_TRUE(plan.shares_b);
+    ASSERT_TRUE(plan.splits > 1 || plan.panel_blocks_k < plan.blocks_k);
+    const Sides s = operands(c);
+    const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
+    const Operand addend = cpu_test::dense(cpu_test::random_floats(c.dtype, {1, c.m, c.n}, 7));
+    const auto alone = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = 1});
+    const auto added = cpu_test::run("matmul_add", {s.a, s.b, addend}, attrs, {.threads = 1});
+    for (const int threads : {4, 16}) {
+      const cpu_test::RunOptions options{.threads = threads};
+      EXPECT_EQ(cpu_test::run("matmul", {s.a, s.b}, attrs, options)[0].bytes, alone[0].bytes);
+      EXPECT_EQ(cpu_test::run("matmul_add", {s.a, s.b, addend}, attrs, options)[0].bytes,
+                added[0].bytes);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "backends/cpu/bf16_products.h"
 #include "ops/functions.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
@@ -338,6 +339,79 @@ TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
           ASSERT_TRUE(tensor.bytes == expected.at(name).bytes) << backend.name << " " << name;
         }
       }
+    }
+  }
+}
+
+// bfloat16 by tiles of the processor, emulated where it has none: several panels of queries, blocks
+// of keys, heads that share keys, windows, and widths of one tile and of three.
+constexpr auto kEmulated = cpu::Bf16Products::kEmulatedTiles;
+
+std::vector<Sizes> sizes_for_tiles() {
+  return {{.q = {1, 260, 64}, .keys = 260, .dtype = DType::kBF16},
+          {.q = {2, 33, 32}, .keys = 70, .causal = false, .dtype = DType::kBF16},
+          {.q = {1, 17, 96}, .keys = 140, .dtype = DType::kBF16},
+          {.q = {2, 70, 32}, .keys = 210, .dtype = DType::kBF16, .group = 2},
+          {.q = {1, 240, 32}, .keys = 240, .dtype = DType::kBF16, .window = 50}};
+}
+
+bool has_kernels_of_tiles() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512f") != 0;
+#else
+  return false;
+#endif
+}
+
+TEST(FlashAttentionTest, TilesAreAsGoodAsTheNaiveForm) {
+  if (!has_kernels_of_tiles()) GTEST_SKIP() << "the kernels of tiles are among those for AVX-512";
+  for (const Sizes& s : sizes_for_tiles()) {
+    SCOPED_TRACE(::testing::Message() << s.q[1] << " queries, " << s.keys << " keys");
+    const Program program = flash_program(s);
+    const Tensors leaves = leaves_of(program);
+    const auto y_by = [&](cpu::Bf16Products products) {
+      const cpu::WithBf16Products way(products);
+      return run_program(*backend_named("cpu").make({}), program, leaves).at("y").bytes;
+    };
+    EXPECT_NE(y_by(kEmulated), y_by(cpu::Bf16Products::kWidened)) << "no tiles were used";
+    const cpu::WithBf16Products way(kEmulated);
+    expect_as_good_as_naive(s, leaves);
+  }
+}
+
+TEST(FlashAttentionTest, TilesGiveTheSameBitsOnAnyThreads) {
+  if (!has_kernels_of_tiles()) GTEST_SKIP() << "the kernels of tiles are among those for AVX-512";
+  const cpu::WithBf16Products way(kEmulated);
+  const Backend& backend = backend_named("cpu");
+  for (const Sizes& s : sizes_for_tiles()) {
+    const Program program = flash_program(s);
+    const Tensors leaves = leaves_of(program);
+    const Tensors expected =
+        run_program(*backend.make({.threads = 1, .guarded = true}), program, leaves);
+    for (const int threads : {3, 16}) {
+      for (const auto& [name, tensor] :
+           run_program(*backend.make({.threads = threads}), program, leaves)) {
+        EXPECT_TRUE(tensor.bytes == expected.at(name).bytes) << name << ", " << threads;
+      }
+    }
+  }
+}
+
+TEST(FlashAttentionTest, TilesOfTheProcessorGiveTheBitsOfEmulatedOnes) {
+  if (cpu::tile_support() != cpu::TileSupport::kGranted) {
+    GTEST_SKIP() << "this processor has no AMX, or the system does not permit it";
+  }
+  const Backend& backend = backend_named("cpu");
+  for (const Sizes& s : sizes_for_tiles()) {
+    const Program program = flash_program(s);
+    const Tensors leaves = leaves_of(program);
+    const auto run_by = [&](cpu::Bf16Products products) {
+      const cpu::WithBf16Products way(products);
+      return run_program(*backend.make({.threads = 2}), program, leaves);
+    };
+    const Tensors expected = run_by(kEmulated);
+    for (const auto& [name, tensor] : run_by(cpu::Bf16Products::kTiles)) {
+      EXPECT_TRUE(tensor.bytes == expected.at(name).bytes) << name << " has other bits";
     }
   }
 }

@@ -45,11 +45,23 @@ TEST(CpuPlansTest, BlocksCoverAProductOnce) {
 
 TEST(CpuPlansTest, WhatThreadsShareIsBounded) {
   for_plans([](const GemmPlan& plan, DType) {
-    EXPECT_LE(plan.shared_floats() * 4, std::int64_t{8} << 20);
-    EXPECT_EQ(plan.shares_a, plan.shared_floats() > 0);
-    EXPECT_TRUE(!plan.shares_a || plan.blocks_n > 1);  // else nobody would gain
-    EXPECT_GE(plan.panel_blocks, 1);
-    EXPECT_LE(plan.panel_blocks, plan.blocks_m);
+    constexpr std::int64_t kMost = (std::int64_t{8} << 20) / 4;
+    EXPECT_LE(plan.shared_a_floats(), kMost);
+    EXPECT_LE(plan.shared_b_floats(), kMost);
+    EXPECT_LE(plan.kept_sums(), 2 * kMost);
+    EXPECT_EQ(plan.shares_a, plan.shared_a_floats() > 0);
+    EXPECT_EQ(plan.shares_b, plan.shared_b_floats() > 0);
+    EXPECT_TRUE(plan.shares_a || !plan.shares_b);
+    const bool is_used_twice = plan.blocks_n > 1 || plan.shares_b;  // else nobody would gain
+    EXPECT_TRUE(!plan.shares_a || is_used_twice);
+    for (const auto& [panel, blocks] : {std::pair{plan.panel_blocks, plan.blocks_m},
+                                        {plan.panel_blocks_n, plan.blocks_n},
+                                        {plan.panel_blocks_k, plan.blocks_k}}) {
+      EXPECT_GE(panel, 1);
+      EXPECT_LE(panel, blocks);
+    }
+    // Parts of K are whole within a panel.
+    EXPECT_TRUE(plan.splits == 1 || plan.panel_blocks_k == plan.blocks_k);
     // A packed block of a and its result stay in a cache of 2 MiB.
     EXPECT_LE(plan.packed_a() * 4, 1 << 20);
   });
@@ -94,11 +106,27 @@ TEST(CpuPlansTest, SumsOverKAreCutByShape) {
   }
 }
 
-TEST(CpuPlansTest, ManyThreadsShareRowsAndTwoDoNot) {
+TEST(CpuPlansTest, ManyThreadsShareWhatIsPackedAndTwoDoNot) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    EXPECT_TRUE(plan_gemm(1, 512, 3072, 768, dtype, dtype, 16).shares_a);
+    const GemmPlan many = plan_gemm(1, 512, 3072, 768, dtype, dtype, 16);
+    EXPECT_TRUE(many.shares_a && many.shares_b);
     EXPECT_FALSE(plan_gemm(1, 512, 768, 768, dtype, dtype, 2).shares_a);
     EXPECT_FALSE(plan_gemm(48, 128, 128, 64, dtype, dtype, 16).shares_a);
+  }
+}
+
+TEST(CpuPlansTest, BlocksOfManyThreadsFollowFromTheShape) {
+  for (const std::int64_t m : kSizes) {
+    for (const std::int64_t n : kSizes) {
+      const GemmPlan few = plan_gemm(1, m, n, 768, DType::kF32, DType::kF32, 4);
+      if (!few.shares_b) continue;
+      for (const int threads : {5, 16, 32, 96}) {
+        const GemmPlan plan = plan_gemm(1, m, n, 768, DType::kF32, DType::kF32, threads);
+        EXPECT_EQ(plan.block_m, few.block_m);
+        EXPECT_EQ(plan.block_n, few.block_n);
+        EXPECT_EQ(plan.shared_floats(), few.shared_floats());
+      }
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 
@@ -15,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/attention-inl.h"
+#include "backends/cpu/attention-tiles-inl.h"
 #include "backends/cpu/tiles-inl.h"
 #include "base/integers.h"
 
@@ -106,6 +108,21 @@ void hide(const Sight& sight, float value, float* panel) {
   }
 }
 
+// Scores become weights of `queries` queries of a panel, which begin `at` of the tile; hidden ones
+// 0.
+void weigh(const Sight& sight, std::int64_t queries, std::int64_t columns, const Scratch& s,
+           std::int64_t at) {
+  const AttentionProblem& p = sight.p;
+  const std::int64_t first = sight.first_query, end_key = sight.first_key + sight.keys;
+  cap_panel(sight, columns, s.panel);
+  const bool hides =
+      p.visible(first) < end_key || p.first_visible(first + queries - 1) > sight.first_key;
+  if (hides) hide(sight, -kInfinity, s.panel);
+  add_scores(sight, columns, s.panel, s.top + at, s.sum + at, s.factor);
+  // exp2 gave hidden keys 2^-126; their weight must be 0.
+  if (hides) hide(sight, 0.0f, s.panel);
+}
+
 // Adds a packed tile of keys and values to the results of queries first, first + 1, … of a panel.
 void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_key,
               std::int64_t keys, std::int64_t first, std::int64_t at, std::int64_t queries) {
@@ -114,13 +131,7 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
   const Sight sight{p, first_key, seen, first};
   const std::int64_t rows = round_up(queries, kRows), columns = round_up(rows, kColumns);
   score_panel(sight, columns, p.width, s.k, s.q + at * p.width, s.panel);
-  cap_panel(sight, columns, s.panel);
-  const bool hides =
-      p.visible(first) < first_key + seen || p.first_visible(first + queries - 1) > first_key;
-  if (hides) hide(sight, -kInfinity, s.panel);
-  add_scores(sight, columns, s.panel, s.top + at, s.sum + at, s.factor);
-  // exp2 gave hidden keys 2^-126; their weight must be 0.
-  if (hides) hide(sight, 0.0f, s.panel);
+  weigh(sight, queries, columns, s, at);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < rows; r += kRows) {
       panel_kernel<1, kPanel>(sight.keys_until(r + kRows), s.panel + r, s.v + d * keys,
@@ -129,9 +140,16 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
   }
 }
 
-void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int64_t first,
-                 std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
+void begin_rows(const AttentionProblem& p, const Scratch& s, std::int64_t count) {
+  // A window may begin behind a tile: its rows have no maximum then, but must not become NaN.
+  std::fill_n(s.top, count, p.has_window() ? std::numeric_limits<float>::lowest() : -kInfinity);
+  std::fill_n(s.sum, count, 0.0f);
+}
+
+// Writes rows begin.. of a tile, `count` of them, whose results are `rows`.
+void finish_rows(const Forward& f, const Scratch& s, float* rows, std::int64_t head,
+                 std::int64_t first, std::int64_t begin, std::int64_t count) {
+  for (std::int64_t i = begin; i < begin + count; ++i) {
     if (f.lse != nullptr) {
       // Rounded only once: backward computes the weights from this number.
       const double lse =
@@ -139,12 +157,76 @@ void finish_rows(const Forward& f, const Scratch& s, std::int64_t head, std::int
       f.lse[head * f.p.queries + first + i] = static_cast<float>(lse);
     }
     if (!f.y) continue;
-    float* row = s.o + i * s.ldo;
+    float* row = rows + (i - begin) * s.ldo;
     const V total = splat(s.sum[i]);
     map([=](V x) HWY_ATTR { return x / total; }, s.ldo, row, static_cast<const float*>(row));
     from_floats(row, f.p.width, f.y.dtype, f.y.at(head, first + i));
   }
 }
+
+#if HWY_TARGET == HWY_AVX3
+// The same by tiles of bfloat16. Results stand transposed, [width, kPanel], so that weights are
+// multiplied as they stand: a tile of queries is one panel.
+constexpr std::int64_t kTiledKeys = 64;
+static_assert(kMostQueries == kPanel && kTiledKeys <= kKeyTile);
+
+template <class Tiles>
+void add_tile_by_tiles(Tiles& tiles, const AttentionProblem& p, const Scratch& s,
+                       std::int64_t first_key, std::int64_t keys, std::int64_t first,
+                       std::int64_t queries) {
+  const std::int64_t seen = std::min(keys, p.visible(first + queries - 1) - first_key);
+  if (seen <= 0 || p.first_visible(first) >= first_key + seen) return;
+  const Sight sight{p, first_key, seen, first};
+  const std::int64_t columns = round_up(queries, kBlock);
+  score_tiles(tiles, sight, columns, p.width, s.k, s.q, s.panel);
+  for (std::int64_t j = 0; j < seen; ++j) {
+    scale_all(s.panel + j * kPanel, columns, static_cast<float>(p.scale * kLog2E));
+  }
+  weigh(sight, queries, columns, s, 0);
+  alignas(64) float strip[kTiledKeys / 2 * kColumns];
+  for (std::int64_t c = 0; c < columns; c += kBlock) {
+    const std::int64_t rows = sight.keys_until(c + kBlock);
+    join_panel_rows(s.panel + c, rows, strip);
+    for (std::int64_t d = 0; d < p.width; d += kBlock) {
+      float* out = s.o + d * kPanel + c;
+      for (std::int64_t r = 0; r < kBlock; ++r) {
+        map([](V x, V factor) HWY_ATTR { return x * factor; }, kBlock, out + r * kPanel,
+            static_cast<const float*>(out + r * kPanel), static_cast<const float*>(s.factor + c));
+      }
+      multiply_tiles<2, 2>(tiles, true, steps_of(rows) / kTilePairs, s.v + d * steps_of(keys),
+                           strip, out, kPanel);
+    }
+  }
+}
+
+template <class Tiles>
+void run_by_tiles(Tiles& tiles, const Forward& f, std::int64_t head, std::int64_t first,
+                  float* scratch) {
+  const AttentionProblem p = f.p.of_head(head);
+  const Scratch s(scratch, p.width);
+  const std::int64_t count = std::min(f.tile(), p.queries - first);
+  pack_strips_across(f.q.rows<BF16>(head, first), f.q.row_stride, count, p.width, s.q);
+  std::fill_n(s.o, p.width * kPanel, 0.0f);
+  begin_rows(p, s, kPanel);
+  const std::int64_t end = p.visible(first + count - 1);
+  for (std::int64_t j = p.first_visible(first) / kTiledKeys * kTiledKeys; j < end;
+       j += kTiledKeys) {
+    const std::int64_t keys = std::min(kTiledKeys, end - j);
+    const BF16* v = f.v.rows<BF16>(head / p.group, j);
+    pack_tile_rows(f.k.rows<BF16>(head / p.group, j), f.k.row_stride, 1, keys, p.width, s.k);
+    pack_tile_rows(v, 1, f.v.row_stride, p.width, keys, s.v);
+    add_tile_by_tiles(tiles, p, s, j, keys, first, count);
+  }
+  // Results as rows, 16 of them at a time, in place of the panel.
+  for (std::int64_t i = 0; i < count; i += kLanes) {
+    for (std::int64_t d = 0; d < p.width; d += kLanes) {
+      for_transposed(s.o + d * kPanel + i, kPanel,
+                     [&](int r, V x) HWY_ATTR { store(x, s.panel + r * s.ldo + d); });
+    }
+    finish_rows(f, s, s.panel, head, first, i, std::min(kLanes, count - i));
+  }
+}
+#endif
 
 template <class T>
 void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* scratch) {
@@ -157,9 +239,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   const std::int64_t whole = round_up(count, kPanel);
   std::fill_n(s.q + packed * p.width, (whole - packed) * p.width, 0.0f);
   std::fill_n(s.o, whole * s.ldo, 0.0f);
-  // A window may begin behind a tile: its rows have no maximum then, but must not become NaN.
-  std::fill_n(s.top, whole, p.has_window() ? std::numeric_limits<float>::lowest() : -kInfinity);
-  std::fill_n(s.sum, whole, 0.0f);
+  begin_rows(p, s, whole);
   const std::int64_t end = p.visible(first + count - 1);
   for (std::int64_t j = p.first_visible(first) / kKeyTile * kKeyTile; j < end; j += kKeyTile) {
     const std::int64_t keys = std::min(kKeyTile, end - j);
@@ -169,7 +249,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
       add_tile(p, s, j, keys, first + at, at, std::min(kPanel, count - at));
     }
   }
-  finish_rows(f, s, head, first, count);
+  finish_rows(f, s, s.o, head, first, 0, count);
 }
 
 // The result without keys: zeros, as there is nothing to average.
@@ -190,12 +270,17 @@ void flash_attention_kernel(const KernelCall& call) {
                                              .width = f.p.width,
                                              .dtype = f.q.dtype});
   auto* scratch = reinterpret_cast<float*>(call.workspace.data());
+  [[maybe_unused]] const Bf16Products way = bf16_products();
   const std::int64_t tile = f.tile(), tiles = (f.p.queries + tile - 1) / tile;
   // The last queries see most keys: they come first.
   for_chunks(call, tiles * f.p.heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t head = chunk % f.p.heads;
     const std::int64_t first = (tiles - 1 - chunk / f.p.heads) * tile;
     float* own = scratch + thread * plan.forward_floats_per_thread();
+#if HWY_TARGET == HWY_AVX3
+    const auto by_tiles = [&](auto& tiles) { run_by_tiles(tiles, f, head, first, own); };
+    if (with_tiles(way, f.q.dtype, f.p.width, by_tiles)) return;
+#endif
     with_type(f.q.dtype, [&](auto type) { run_tile<decltype(type)>(f, head, first, own); });
   });
 }

@@ -8,6 +8,7 @@
 #include <limits>
 #include <thread>
 
+#include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 
@@ -18,6 +19,7 @@
 #include <hwy/highway.h>
 
 #include "backends/cpu/attention-inl.h"
+#include "backends/cpu/attention-tiles-inl.h"
 #include "backends/cpu/tiles-inl.h"
 #include "base/integers.h"
 
@@ -32,6 +34,7 @@ struct Backward {
   Heads dy, q, k, v, y, dq, dk, dv;
   const float* lse;  // [heads, queries]
   AttentionPlan plan;
+  Bf16Products way;
   std::int64_t block;   // keys that stay
   std::int64_t panels;  // of queries
   float* inner;         // [heads, queries]: dy·y
@@ -57,7 +60,8 @@ struct Backward {
                              .keys = p.keys,
                              .width = p.width,
                              .dtype = q.dtype})),
-        block(round_up(plan.backward_keys, kRows)),
+        way(bf16_products()),
+        block(round_up(plan.backward_keys, takes_tiles(way, q.dtype, p.width) ? 1 : kRows)),
         panels(ceil_div(p.queries, kPanel)),
         inner(reinterpret_cast<float*>(call.workspace.data())),
         missing(inner + plan.row_floats()),
@@ -120,20 +124,110 @@ struct Meeting {
   Sight sight(const AttentionProblem& p) const { return {p, first_key, keys, first_query}; }
 };
 
+// --- how it is multiplied -----------------------------------------------------------------------
+
+// Heads of any dtype in float32. Keys and values of the block are strips of kRows.
+template <class T_>
+struct VectorProducts {
+  using T = T_;
+  static constexpr std::int64_t kKeyUnit = kRows;  // rows of the block that are multiplied together
+
+  void pack_rows(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
+                 float* dst) {
+    pack_across<kRows>(rows, stride, count, width, dst);
+  }
+  // Keys, as they are multiplied with slopes.
+  void pack_keys_along(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
+                       float* dst) {
+    pack_along(rows, stride, count, width, dst);
+  }
+  void pack_queries(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
+                    float scale, float* dst) {
+    pack_across<kColumns>(rows, stride, count, width, dst);
+    const std::int64_t packed = round_up(count, kColumns), rest = kPanel - packed;
+    if (scale != 1.0f) scale_all(dst, packed * width, scale);
+    std::fill_n(dst + packed * width, rest * width, 0.0f);
+  }
+  void pack_queries_along(const T* rows, std::int64_t stride, std::int64_t count,
+                          std::int64_t width, float* dst) {
+    pack_along(rows, stride, count, width, dst);
+  }
+  // Scores of queries that were scaled when they were packed.
+  void score(const Sight& sight, std::int64_t queries, std::int64_t width, float,
+             const float* packed_keys, const float* packed_queries, float* panel) {
+    score_panel(sight, queries, width, packed_keys, packed_queries, panel);
+  }
+  void add_to_block(const Backward& b, const Scratch& s, const Meeting& m, const float* panel,
+                    const float* rows, float* gradient);
+  void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+                      float* dq, std::int64_t ldq);
+};
+
+#if HWY_TARGET == HWY_AVX3
+// Heads of bfloat16 by tiles. Keys and values of the block are rows of a, and keys for the gradient
+// of queries, transposed, as well.
+template <class Tiles>
+struct TileProducts {
+  using T = BF16;
+  static constexpr std::int64_t kKeyUnit = 1;
+  Tiles& tiles;
+
+  void pack_rows(const BF16* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
+                 float* dst) {
+    pack_tile_rows(rows, stride, 1, count, width, dst);
+  }
+  void pack_keys_along(const BF16* rows, std::int64_t stride, std::int64_t count,
+                       std::int64_t width, float* dst) {
+    pack_tile_rows(rows, 1, stride, width, count, dst);
+  }
+  // `scale` is left to score().
+  void pack_queries(const BF16* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
+                    float, float* dst) {
+    pack_strips_across(rows, stride, count, width, dst);
+  }
+  void pack_queries_along(const BF16* rows, std::int64_t stride, std::int64_t count,
+                          std::int64_t width, float* dst) {
+    pack_strips_along(rows, stride, count, width, dst);
+  }
+  void score(const Sight& sight, std::int64_t queries, std::int64_t width, float scale,
+             const float* packed_keys, const float* packed_queries, float* panel) {
+    score_tiles(tiles, sight, queries, width, packed_keys, packed_queries, panel);
+    for (std::int64_t j = 0; scale != 1.0f && j < sight.keys; ++j) {
+      scale_all(panel + j * kPanel, queries, scale);
+    }
+  }
+  void add_to_block(const Backward& b, const Scratch& s, const Meeting& m, const float* panel,
+                    const float* rows, float* gradient);
+  void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+                      float* dq, std::int64_t ldq);
+};
+#endif
+
+// Calls f with the way in which heads of this call are multiplied.
+template <class F>
+void with_products(const Backward& b, const F& f) {
+#if HWY_TARGET == HWY_AVX3
+  const auto by_tiles = [&]<class Tiles>(Tiles& tiles) { f(TileProducts<Tiles>{tiles}); };
+  if (with_tiles(b.way, b.q.dtype, b.p.width, by_tiles)) return;
+#endif
+  with_type(b.q.dtype, [&](auto type) { f(VectorProducts<decltype(type)>()); });
+}
+
 // --- the panel ---------------------------------------------------------------------------------
 
-template <class T>
-void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
+float score_scale(const Backward& b) {
+  return static_cast<float>(b.p.scale * kLog2E);
+}
+
+template <class P>
+void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting& m) {
+  using T = typename P::T;
   const std::int64_t width = b.p.width;
   const T *q = b.q.rows<T>(m.head, m.first_query), *dy = b.dy.rows<T>(m.head, m.first_query);
-  pack_across<kColumns>(q, b.q.row_stride, m.queries, width, s.q);
-  pack_across<kColumns>(dy, b.dy.row_stride, m.queries, width, s.dy);
-  pack_along(q, b.q.row_stride, m.queries, width, s.q_along);
-  pack_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
-  const std::int64_t packed = round_up(m.queries, kColumns), rest = kPanel - packed;
-  scale_all(s.q, packed * width, static_cast<float>(b.p.scale * kLog2E));
-  std::fill_n(s.q + packed * width, rest * width, 0.0f);
-  std::fill_n(s.dy + packed * width, rest * width, 0.0f);
+  products.pack_queries(q, b.q.row_stride, m.queries, width, score_scale(b), s.q);
+  products.pack_queries(dy, b.dy.row_stride, m.queries, width, 1.0f, s.dy);
+  products.pack_queries_along(q, b.q.row_stride, m.queries, width, s.q_along);
+  products.pack_queries_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
   // The log-sum-exps to base two, as the scores are, in two parts: near 10,000 a float has only ten
   // bits behind the point.
@@ -151,13 +245,13 @@ void pack_panel(const Backward& b, const Scratch& s, const Meeting& m) {
 }
 
 // p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the slope of
-// a cap; zero where a key is hidden or is not there.
-HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
+// a cap; zero where a key is hidden or is not there: there are `rows` rows.
+HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t rows,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);
   const bool has_cap = b.p.cap != 0.0f;
   const float per_cap = has_cap ? 1.0f / b.p.cap : 0.0f;
-  for (std::int64_t j = 0; j < round_up(m.keys, kRows); ++j) {
+  for (std::int64_t j = 0; j < rows; ++j) {
     float *p = s.weights + j * kPanel, *ds = s.slopes + j * kPanel;
     const bool is_key = j < m.keys;  // and not a row that fills the strip, past the last key
     const std::int64_t hidden = is_key ? sight.columns_before(j) : kPanel;
@@ -181,8 +275,9 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m,
 // --- products ----------------------------------------------------------------------------------
 
 // gradient[keys, width] += panel[keys, queries] rows[queries, width]
-void add_to_block(const Backward& b, const Scratch& s, const Meeting& m, const float* panel,
-                  const float* rows, float* gradient) {
+template <class T>
+void VectorProducts<T>::add_to_block(const Backward& b, const Scratch& s, const Meeting& m,
+                                     const float* panel, const float* rows, float* gradient) {
   const Sight sight = m.sight(b.p);
   for (std::int64_t d = 0; d < s.ldo; d += kColumns) {
     for (std::int64_t r = 0; r < m.keys; r += kRows) {
@@ -195,8 +290,9 @@ void add_to_block(const Backward& b, const Scratch& s, const Meeting& m, const f
 }
 
 // dq[queries, width] (+)= scale · slopesᵀ keys; `packed` is how many keys k_along holds.
-void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
-                    float* dq, std::int64_t ldq) {
+template <class T>
+void VectorProducts<T>::add_to_queries(const Backward& b, const Scratch& s, const Meeting& m,
+                                       std::int64_t packed, float* dq, std::int64_t ldq) {
   const std::int64_t width = b.p.width;
   const Sight sight = m.sight(b.p);
   for (std::int64_t d = 0; d < width; d += kColumns) {
@@ -226,6 +322,55 @@ void add_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::
   }
 }
 
+#if HWY_TARGET == HWY_AVX3
+template <class Tiles>
+void TileProducts<Tiles>::add_to_block(const Backward& b, const Scratch& s, const Meeting& m,
+                                       const float* panel, const float* rows, float* gradient) {
+  const Sight sight = m.sight(b.p);
+  const std::int64_t columns = round_up(m.queries, kBlock);
+  alignas(64) float packed[kBlock * kPanel / 2];
+  for (std::int64_t r = 0; r < m.keys; r += kBlock) {
+    const std::int64_t count = std::min(kBlock, m.keys - r);
+    const std::int64_t from = std::min(sight.columns_before(r), columns) / kDeep * kDeep;
+    round_panel_rows(panel + r * kPanel + from, count, columns - from, packed);
+    for (std::int64_t d = 0; d < b.p.width; d += kBlock) {
+      multiply_rows(tiles, true, count, (columns - from) / kDeep, packed,
+                    rows + d * steps_of(m.queries) + from / 2 * kColumns, gradient + r * s.ldo + d,
+                    s.ldo);
+    }
+  }
+}
+
+// By the transpose of it: slopes are multiplied as they stand.
+template <class Tiles>
+void TileProducts<Tiles>::add_to_queries(const Backward& b, const Scratch& s, const Meeting& m,
+                                         std::int64_t packed, float* dq, std::int64_t ldq) {
+  const Sight sight = m.sight(b.p);
+  alignas(64) float strip[AttentionPlan::kMostBackwardKeys / 2 * kColumns];
+  alignas(64) float block[kBlock * kBlock];
+  const V scale = splat(b.p.scale);
+  for (std::int64_t c = 0; c < m.queries; c += kBlock) {
+    const std::int64_t seen = sight.keys_until(c + kBlock);
+    join_panel_rows(s.slopes + c, seen, strip);
+    for (std::int64_t d = 0; d < b.p.width; d += kBlock) {
+      multiply_tiles<2, 2>(tiles, false, steps_of(seen) / kTilePairs,
+                           s.k_along + d * steps_of(packed), strip, block, kBlock);
+      for (std::int64_t i = 0; i < kBlock * kBlock; i += kLanes * kBlock) {
+        for (std::int64_t j = 0; j < kBlock; j += kLanes) {
+          float* out = dq + (c + j) * ldq + d + i / kBlock;
+          const std::int64_t rows = m.queries - c - j;
+          for_transposed(block + i + j, kBlock, [&](int r, V x) HWY_ATTR {
+            if (r >= rows) return;
+            float* row = out + r * ldq;
+            store(m.is_first ? x * scale : V{hn::MulAdd(x.v, scale.v, load(row).v)}, row);
+          });
+        }
+      }
+    }
+  }
+}
+#endif
+
 // --- turns -------------------------------------------------------------------------------------
 
 // Waits until all blocks before `block` have added to the panel. This cannot deadlock: chunks are
@@ -241,37 +386,44 @@ void end_turn(std::int32_t& turn, std::int64_t block) {
                                             std::memory_order_release);
 }
 
-void give_to_queries(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
-                     std::int64_t block) {
+template <class P>
+void give_to_queries(P& products, const Backward& b, const Scratch& s, const Meeting& m,
+                     std::int64_t packed, std::int64_t block) {
   std::int32_t& turn = b.turns[m.head * b.panels + m.panel];
   wait_for_turn(turn, block);
   if (b.is_narrow()) {
     float* rows = b.wide_dq + (m.head * b.p.queries + m.first_query) * b.p.width;
-    add_to_queries(b, s, m, packed, rows, b.p.width);
+    products.add_to_queries(b, s, m, packed, rows, b.p.width);
     for (std::int64_t i = 0; m.is_last && i < m.queries; ++i) {
       from_floats(rows + i * b.p.width, b.p.width, b.dq.dtype, b.dq.at(m.head, m.first_query + i));
     }
   } else {
-    add_to_queries(b, s, m, packed, reinterpret_cast<float*>(b.dq.at(m.head, m.first_query)),
-                   b.dq.row_stride);
+    products.add_to_queries(
+        b, s, m, packed, reinterpret_cast<float*>(b.dq.at(m.head, m.first_query)), b.dq.row_stride);
   }
   end_turn(turn, block);
 }
 
 // --- the block ---------------------------------------------------------------------------------
 
-template <class T>
-void meet(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
+// Columns of a panel that are computed.
+std::int64_t columns_of(const Meeting& m) {
+  return round_up(round_up(m.queries, kRows), kColumns);
+}
+
+template <class P>
+void meet(P& products, const Backward& b, const Scratch& s, const Meeting& m, std::int64_t packed,
           std::int64_t block) {
-  pack_panel<T>(b, s, m);
-  const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
-  score_panel(m.sight(b.p), columns, b.p.width, s.k, s.q, s.weights);
-  cap_panel(m.sight(b.p), columns, s.weights);
-  score_panel(m.sight(b.p), columns, b.p.width, s.v, s.dy, s.slopes);
-  weigh(b, s, m, columns);
-  if (b.dv) add_to_block(b, s, m, s.weights, s.dy_along, s.dv);
-  if (b.dk) add_to_block(b, s, m, s.slopes, s.q_along, s.dk);
-  if (b.dq) give_to_queries(b, s, m, packed, block);
+  pack_panel(products, b, s, m);
+  const std::int64_t columns = columns_of(m);
+  const Sight sight = m.sight(b.p);
+  products.score(sight, columns, b.p.width, score_scale(b), s.k, s.q, s.weights);
+  cap_panel(sight, columns, s.weights);
+  products.score(sight, columns, b.p.width, 1.0f, s.v, s.dy, s.slopes);
+  weigh(b, s, m, round_up(m.keys, P::kKeyUnit), columns);
+  if (b.dv) products.add_to_block(b, s, m, s.weights, s.dy_along, s.dv);
+  if (b.dk) products.add_to_block(b, s, m, s.slopes, s.q_along, s.dk);
+  if (b.dq) give_to_queries(products, b, s, m, packed, block);
 }
 
 void write_rows(const Heads& to, std::int64_t head, std::int64_t first, std::int64_t count,
@@ -282,15 +434,17 @@ void write_rows(const Heads& to, std::int64_t head, std::int64_t first, std::int
 }
 
 // The block meets the panels of every head that shares its keys, one head after the other.
-template <class T>
-void run_block(const Backward& b, std::int64_t key_head, std::int64_t block, float* scratch) {
+template <class P>
+void run_block(P products, const Backward& b, std::int64_t key_head, std::int64_t block,
+               float* scratch) {
   const AttentionProblem& p = b.p;
   const Scratch s(scratch, p.width, b.block);
   const std::int64_t first = block * b.block, keys = std::min(b.block, p.keys - first);
+  using T = typename P::T;
   const T *k = b.k.rows<T>(key_head, first), *v = b.v.rows<T>(key_head, first);
-  pack_across<kRows>(k, b.k.row_stride, keys, p.width, s.k);
-  pack_across<kRows>(v, b.v.row_stride, keys, p.width, s.v);
-  pack_along(k, b.k.row_stride, keys, p.width, s.k_along);
+  products.pack_rows(k, b.k.row_stride, keys, p.width, s.k);
+  products.pack_rows(v, b.v.row_stride, keys, p.width, s.v);
+  products.pack_keys_along(k, b.k.row_stride, keys, p.width, s.k_along);
   std::fill_n(s.dk, b.block * s.ldo, 0.0f);
   std::fill_n(s.dv, b.block * s.ldo, 0.0f);
   for (std::int64_t head = key_head * p.group; head < (key_head + 1) * p.group; ++head) {
@@ -305,7 +459,7 @@ void run_block(const Backward& b, std::int64_t key_head, std::int64_t block, flo
       const std::int64_t end = p.visible(m.first_query + m.queries - 1);
       m.keys = std::min(keys, end - first);
       m.is_last = end <= first + keys;
-      meet<T>(b, s, m, keys, block);
+      meet(products, b, s, m, keys, block);
     }
   }
   scale_all(s.dk, keys * s.ldo, p.scale);
@@ -333,8 +487,8 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
 // and lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 
-template <class T>
-void find_missing(const Backward& b, Meeting m, float* scratch) {
+template <class P>
+void find_missing(P products, const Backward& b, Meeting m, float* scratch) {
   const AttentionProblem& p = b.p;
   const std::int64_t at = m.head * p.queries + m.first_query;
   std::fill_n(b.missing + at, m.queries, 0.0f);
@@ -343,16 +497,16 @@ void find_missing(const Backward& b, Meeting m, float* scratch) {
     return;
   }
   const Scratch s(scratch, p.width, b.block);
-  pack_panel<T>(b, s, m);
-  const std::int64_t columns = round_up(round_up(m.queries, kRows), kColumns);
+  pack_panel(products, b, s, m);
+  const std::int64_t columns = columns_of(m);
   const std::int64_t end = p.visible(m.first_query + m.queries - 1);
   std::fill_n(s.inner, kPanel, 0.0f);  // used for the sums: dy·y is not needed here
   for (m.first_key = b.first_block(m.panel) * b.block; m.first_key < end; m.first_key += b.block) {
     m.keys = std::min(b.block, end - m.first_key);
-    pack_across<kRows>(b.k.rows<T>(m.head / p.group, m.first_key), b.k.row_stride, m.keys, p.width,
-                       s.k);
+    products.pack_rows(b.k.rows<typename P::T>(m.head / p.group, m.first_key), b.k.row_stride,
+                       m.keys, p.width, s.k);
     const Sight sight = m.sight(p);
-    score_panel(sight, columns, p.width, s.k, s.q, s.weights);
+    products.score(sight, columns, p.width, score_scale(b), s.k, s.q, s.weights);
     cap_panel(sight, columns, s.weights);
     for (std::int64_t j = 0; j < m.keys; ++j) {
       float* row = s.weights + j * kPanel;
@@ -393,7 +547,7 @@ void flash_attention_grad_kernel(const KernelCall& call) {
     m.first_query = m.panel * kPanel;
     m.queries = std::min(kPanel, b.p.queries - m.first_query);
     const Backward of = b.of_head(m.head);
-    with_type(b.q.dtype, [&](auto type) { find_missing<decltype(type)>(of, m, b.own(thread)); });
+    with_products(b, [&](auto products) { find_missing(products, of, m, b.own(thread)); });
   });
   for (std::int64_t head = 0; head < b.p.heads; ++head) {
     const Backward of = b.of_head(head);
@@ -407,8 +561,8 @@ void flash_attention_grad_kernel(const KernelCall& call) {
   for_chunks(call, blocks * b.p.key_heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t key_head = chunk % b.p.key_heads, block = chunk / b.p.key_heads;
     const Backward of = b.of_head(key_head * b.p.group);
-    with_type(b.q.dtype,
-              [&](auto type) { run_block<decltype(type)>(of, key_head, block, b.own(thread)); });
+    with_products(b,
+                  [&](auto products) { run_block(products, of, key_head, block, b.own(thread)); });
   });
 }
 

@@ -27,6 +27,14 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
+// Elements between two fetches of float32 that stand side by side: a cache line.
+constexpr std::int64_t kLine = 16;
+
+// Packed rows pass through L1 once for each strip of columns, which fills most of it. Where two
+// multiply-adds of sixteen lanes begin in a cycle, they are fetched from L2 so many floats ahead.
+constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
+constexpr std::int64_t kRowsAhead = 32 * kRows;
+
 // Fetches one row of a tile of the result. With AVX-512 it has two cache lines, and they are
 // fetched into L2 only: strips fill L1, and rows whose distance is a multiple of a page would drive
 // each other out of it.
@@ -84,6 +92,10 @@ HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
     }
   };
   for (; k >= kUnroll; k -= kUnroll) {
+    if constexpr (kFetchesRows && kStrideR == 1 && kStrideK == kRows) {
+#pragma GCC unroll 16
+      for (std::int64_t i = 0; i < kUnroll * kRows; i += kLine) hwy::Prefetch(a + kRowsAhead + i);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kUnroll; ++i) step(i);
     a += kUnroll * kStrideK;
@@ -198,9 +210,6 @@ HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t strid
     }
   }
 }
-
-// How many elements lie between two fetches from a row of the source: a cache line of float32.
-constexpr std::int64_t kLine = 16;
 
 // Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
 // come from stay in L1 even where their distance is a multiple of a page; those of the next few are
@@ -413,35 +422,61 @@ class StripFetch {
   std::int64_t at_ = 0, per_turn_ = 0;
 };
 
+// Fetches the next packed strip into L2, a few lines a turn: another core packed it, or it went
+// beyond L2 since.
+class PackedFetch {
+ public:
+  // `floats` of it, all of which are fetched in `turns` calls of some().
+  PackedFetch(const float* strip, std::int64_t floats, std::int64_t turns)
+      : at_{strip}, end_{strip + floats}, per_turn_{ceil_div(floats, turns * kLine)} {}
+
+  HWY_INLINE void some() {
+    for (std::int64_t i = 0; i < per_turn_ && at_ < end_; ++i, at_ += kLine) {
+      __builtin_prefetch(at_, 0, 2);
+    }
+  }
+
+ private:
+  const float *at_, *end_;
+  std::int64_t per_turn_;  // lines
+};
+
+// c[m, columns] (+)= packed a times one packed strip of b; what comes next is fetched meanwhile.
+template <class Strips, class Fetch>
+HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t steps, const float* a,
+                               const float* strip, std::int64_t columns, Fetch& next, float* c,
+                               std::int64_t ldc) {
+  for (std::int64_t i = 0; i < m; i += kRows, a += kRows * steps) {
+    float* out = c + i * ldc;
+    const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
+    next.some();
+    if (rows == tile && columns == kColumns) {
+      micro_kernel<Strips>(tile, accumulate, steps, a, strip, out, ldc);
+      continue;
+    }
+    alignas(64) float edge[kRows * kColumns];
+    micro_kernel<Strips>(tile, false, steps, a, strip, edge, kColumns);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t s = 0; s < columns; ++s) {
+        const float x = edge[r * kColumns + s];
+        out[r * ldc + s] = accumulate ? out[r * ldc + s] + x : x;
+      }
+    }
+  }
+}
+
 // c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into `strip`
 // (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which comes next,
 // the first strip is fetched.
 template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                                  const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
-  const std::int64_t n = b.n, k = b.k, steps = ceil_div(k, Strips::kPerStep);
-  for (std::int64_t j = 0; j < n; j += kColumns) {
-    const T* src = b.data + j * b.stride_j;
-    pack_as<kColumns, Strips>(src, b.stride_j, b.stride_i, std::min(kColumns, n - j), k, strip);
+  const std::int64_t steps = ceil_div(b.k, Strips::kPerStep);
+  for (std::int64_t j = 0; j < b.n; j += kColumns) {
+    const std::int64_t columns = std::min(kColumns, b.n - j);
+    pack_as<kColumns, Strips>(b.data + j * b.stride_j, b.stride_j, b.stride_i, columns, b.k, strip);
     StripFetch<T> next(b, j + kColumns, after, ceil_div(m, kRows));
-    const float* a_strip = a;
-    for (std::int64_t i = 0; i < m; i += kRows, a_strip += kRows * steps) {
-      float* out = c + i * ldc + j;
-      const std::int64_t rows = std::min(kRows, m - i), tile = tile_rows(rows);
-      next.some();
-      if (rows == tile && j + kColumns <= n) {
-        micro_kernel<Strips>(tile, accumulate, steps, a_strip, strip, out, ldc);
-        continue;
-      }
-      alignas(64) float edge[kRows * kColumns];
-      micro_kernel<Strips>(tile, false, steps, a_strip, strip, edge, kColumns);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t s = 0; s < std::min(kColumns, n - j); ++s) {
-          const float x = edge[r * kColumns + s];
-          out[r * ldc + s] = accumulate ? out[r * ldc + s] + x : x;
-        }
-      }
-    }
+    multiply_strip<Strips>(accumulate, m, steps, a, strip, columns, next, c + j, ldc);
   }
 }
 
@@ -461,6 +496,21 @@ struct VectorStrips {
   static void multiply(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
+  }
+  // Strips of b, one behind the other, and products with them: as multiply(), of n columns.
+  template <class T>
+  static void pack_columns_of_b(const Panel<T>& b, float* dst) {
+    pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);
+  }
+  static HWY_NOINLINE void multiply_packed(bool accumulate, std::int64_t m, const float* a,
+                                           std::int64_t n, std::int64_t k, const float* b, float* c,
+                                           std::int64_t ldc) {
+    const std::int64_t floats = kColumns * steps(k);
+    for (std::int64_t j = 0; j < n; j += kColumns, b += floats) {
+      PackedFetch next(b + floats, j + kColumns < n ? floats : 0, ceil_div(m, kRows));
+      multiply_strip<Base>(accumulate, m, steps(k), a, b, std::min(kColumns, n - j), next, c + j,
+                           ldc);
+    }
   }
 };
 

@@ -1,8 +1,8 @@
 // matmul: blocks of the result are shared by the threads, and where several of them need the same
-// rows of a, these are packed once for all; see planning/cpu_plans.h for the cut, gemm-inl.h and
-// tile-products-inl.h for one block. Matrices with one row or column are not packed. matmul_add
-// adds its third operand to a finished sum, so that in float32 its bits are those of a product and
-// an `add`, and matmul_bias its third operand to each row of it.
+// rows of a, or columns of b, these are packed once for all; see planning/cpu_plans.h for the cut,
+// gemm-inl.h and tile-products-inl.h for one block. Matrices with one row or column are not packed.
+// matmul_add adds its third operand to a finished sum, so that in float32 its bits are those of a
+// product and an `add`, and matmul_bias its third operand to each row of it.
 #include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
@@ -67,7 +67,8 @@ struct Product {
   const TensorRef* addend;  // dense, of y's type, all or none of it in y's storage; or nullptr
   const TensorRef* bias;    // a row of y's dtype, dense; or nullptr
   float* scratch;           // floats_per_thread() for each thread
-  float* shared;            // shared_floats(), where all threads read a from
+  float* shared;            // shared_floats(), where all threads read what is packed
+  float* kept_sums;         // a block for each job of a panel, its sums between panels of K
   float* partials;          // [splits, batch, m, n]
 };
 
@@ -104,13 +105,36 @@ void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t 
                             packed + row * P::Strips::steps(x.k));
 }
 
+// What all threads work on at a time: blocks of rows by blocks of columns of the result, over some
+// blocks of K.
+struct PanelOf {
+  std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
+};
+
+// Which turn of K, among those that are packed of a panel, begins with element k_begin.
+template <class P>
+std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
+  const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
+  return (k_begin / p.plan.block_k - panel.first_k) * per_block +
+         k_begin % p.plan.block_k / P::turn(p.plan);
+}
+
 // Where the turn of K with element k_begin of a block of rows is packed for all threads.
 template <class P>
-float* shared_at(const Product& p, std::int64_t block, std::int64_t k_begin) {
+float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
-  const std::int64_t chunk = k_begin / plan.block_k;
-  const std::int64_t turn = k_begin % plan.block_k / P::turn(plan);
-  return p.shared + (block * plan.blocks_k + chunk) * plan.packed_chunk() + turn * plan.packed_a();
+  return p.shared + block * plan.panel_blocks_k * plan.packed_chunk() +
+         turn_of<P>(p, panel, k_begin) * plan.packed_a();
+}
+
+// The same of columns j.. of b, k of K, where a column of the panel is j.
+template <class P>
+float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
+                         std::int64_t k_begin, std::int64_t k) {
+  const GemmPlan& plan = p.plan;
+  return p.shared + plan.shared_a_floats() +
+         turn_of<P>(p, panel, k_begin) * plan.panel_blocks_n * plan.block_n * plan.strip_k +
+         (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
 // Columns j.. of b over one turn of K.
@@ -132,15 +156,16 @@ void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
 // in `packed_a` unless it is shared, as `block` of its panel. `after` is the block whose columns
 // are likely to come next on this thread.
 template <class P>
-void multiply_block(const Product& p, Block x, Block after, std::int64_t last_k, std::int64_t block,
-                    float* packed_a, float* strip, float* c, std::int64_t ldc) {
+void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after,
+                    std::int64_t last_k, std::int64_t block, float* packed_a, float* strip,
+                    float* c, std::int64_t ldc) {
   begin_turn<P>(p, x, x.first_k, last_k);
   begin_turn<P>(p, after, after.first_k, p.plan.k);
   while (x.k_begin < last_k) {
     Block next = x;
     begin_turn<P>(p, next, x.k_begin + x.k, last_k);
     if (!p.plan.shares_a) pack_some<P>(p, x, 0, x.m, packed_a);
-    const float* a = p.plan.shares_a ? shared_at<P>(p, block, x.k_begin) : packed_a;
+    const float* a = p.plan.shares_a ? shared_at<P>(p, panel, block, x.k_begin) : packed_a;
     const bool is_last = next.k_begin >= last_k;
     P::Strips::multiply(x.k_begin > x.first_k, x.m, a, columns_of<P>(p, x),
                         columns_of<P>(p, is_last ? after : next), strip, c, ldc);
@@ -148,25 +173,56 @@ void multiply_block(const Product& p, Block x, Block after, std::int64_t last_k,
   }
 }
 
-// Blocks of rows that one pass over a product computes, with all columns.
-struct RowPanel {
-  std::int64_t first = 0, blocks = 0;
-};
-
-// Packs a for all threads: some rows of one block over one chunk of K.
+// The same where b is shared, too: from the K at which the panel begins on to last_k.
 template <class P>
-void pack_shared(const Product& p, const RowPanel& panel, std::int64_t groups, std::int64_t job) {
+void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std::int64_t last_k,
+                           std::int64_t block, float* c, std::int64_t ldc) {
+  const std::int64_t first_k = std::max(x.first_k, panel.first_k * p.plan.block_k);
+  begin_turn<P>(p, x, first_k, last_k);
+  while (x.k_begin < last_k) {
+    P::Strips::multiply_packed(x.k_begin > x.first_k, x.m, shared_at<P>(p, panel, block, x.k_begin),
+                               x.n, x.k, shared_columns_at<P>(p, panel, x.j, x.k_begin, x.k), c,
+                               ldc);
+    begin_turn<P>(p, x, x.k_begin + x.k, last_k);
+  }
+}
+
+// The part of the result, or of an operand, that one job of packing has.
+constexpr std::int64_t kPackedTogether = 64;  // rows or columns, some microseconds
+
+// Packs a for all threads: some rows of one block over one block of K.
+template <class P>
+void pack_shared_rows(const Product& p, const PanelOf& panel, std::int64_t groups,
+                      std::int64_t job) {
   const GemmPlan& plan = p.plan;
   const std::int64_t rows = ceil_div(plan.block_m, groups * P::Strips::kUnit) * P::Strips::kUnit;
-  const std::int64_t row = job % groups * rows, chunk = job / groups % plan.blocks_k;
-  const std::int64_t block = job / groups / plan.blocks_k;
-  Block x{.batch = 0, .i = (panel.first + block) * plan.block_m, .j = 0, .m = 0, .n = 0};
+  const std::int64_t row = job % groups * rows;
+  const std::int64_t chunk = panel.first_k + job / groups % panel.blocks_k;
+  const std::int64_t block = job / groups / panel.blocks_k;
+  Block x{.batch = 0, .i = (panel.first_m + block) * plan.block_m, .j = 0, .m = 0, .n = 0};
   x.m = std::min(plan.block_m, plan.m - x.i);
   if (row >= x.m) return;
   const std::int64_t end = std::min(plan.k, (chunk + 1) * plan.block_k);
   for (x.k_begin = chunk * plan.block_k; x.k_begin < end; x.k_begin += P::turn(plan)) {
     x.k = std::min(P::turn(plan), end - x.k_begin);
-    pack_some<P>(p, x, row, std::min(rows, x.m - row), shared_at<P>(p, block, x.k_begin));
+    pack_some<P>(p, x, row, std::min(rows, x.m - row), shared_at<P>(p, panel, block, x.k_begin));
+  }
+}
+
+// Packs b for all threads: some columns over one block of K.
+template <class P>
+void pack_shared_columns(const Product& p, const PanelOf& panel, std::int64_t job) {
+  const GemmPlan& plan = p.plan;
+  Block x{.batch = 0, .i = 0, .j = 0, .m = 0, .n = 0};
+  x.j = panel.first_n * plan.block_n + job / panel.blocks_k * kPackedTogether;
+  x.n = std::min(
+      {kPackedTogether, plan.n - x.j, (panel.first_n + panel.blocks_n) * plan.block_n - x.j});
+  const std::int64_t chunk = panel.first_k + job % panel.blocks_k;
+  const std::int64_t end = std::min(plan.k, (chunk + 1) * plan.block_k);
+  for (x.k_begin = chunk * plan.block_k; x.k_begin < end; x.k_begin += P::turn(plan)) {
+    x.k = std::min(P::turn(plan), end - x.k_begin);
+    P::Strips::pack_columns_of_b(columns_of<P>(p, x),
+                                 shared_columns_at<P>(p, panel, x.j, x.k_begin, x.k));
   }
 }
 
@@ -201,33 +257,31 @@ struct Job {
   std::int64_t row_block = 0, split = 0, last_k = 0;
 };
 
-Job job_of(const GemmPlan& plan, const RowPanel& panel, std::int64_t number) {
+Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
   // Blocks of one column panel are neighbours: they read the same part of b.
-  const std::int64_t bm = number % panel.blocks;
-  const std::int64_t bn = number / panel.blocks % plan.blocks_n;
-  const std::int64_t split = number / (panel.blocks * plan.blocks_n) % plan.splits;
-  const std::int64_t batch = number / (panel.blocks * plan.blocks_n * plan.splits);
-  const std::int64_t i = (panel.first + bm) * plan.block_m;
-  Job job{.x = {.batch = batch, .i = i, .j = bn * plan.block_n, .m = 0, .n = 0},
-          .row_block = bm,
-          .split = split};
+  const std::int64_t bm = number % panel.blocks_m;
+  const std::int64_t bn = number / panel.blocks_m % panel.blocks_n;
+  const std::int64_t split = number / (panel.blocks_m * panel.blocks_n) % plan.splits;
+  const std::int64_t batch = number / (panel.blocks_m * panel.blocks_n * plan.splits);
+  const std::int64_t i = (panel.first_m + bm) * plan.block_m;
+  const std::int64_t j = (panel.first_n + bn) * plan.block_n;
+  Job job{.x = {.batch = batch, .i = i, .j = j, .m = 0, .n = 0}, .row_block = bm, .split = split};
   job.x.m = std::min(plan.block_m, plan.m - job.x.i);
   job.x.n = std::min(plan.block_n, plan.n - job.x.j);
   job.x.first_k = split * plan.blocks_k / plan.splits * plan.block_k;
-  job.last_k = std::min(plan.k, (split + 1) * plan.blocks_k / plan.splits * plan.block_k);
+  job.last_k = std::min({plan.k, (split + 1) * plan.blocks_k / plan.splits * plan.block_k,
+                         (panel.first_k + panel.blocks_k) * plan.block_k});
   return job;
 }
 
 // Computes one block of the result over one part of K. `ahead`: the job that this thread is likely
 // to take next.
-void run_job(const Product& p, const RowPanel& panel, std::int64_t number, std::int64_t ahead,
+void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::int64_t ahead,
              int thread) {
   const GemmPlan& plan = p.plan;
   const Job job = job_of(plan, panel, number);
   const Block& x = job.x;
-  float* strip = p.scratch + thread * plan.floats_per_thread();
-  float* block = strip + plan.packed_b();
-  float* packed_a = block + plan.result_block;
+  float* block = p.scratch + thread * plan.floats_per_thread();
   const std::int64_t at = (x.batch * plan.m + x.i) * plan.n + x.j;
   const bool is_kept_apart = plan.result_block > 0;
   float* c = nullptr;
@@ -237,34 +291,68 @@ void run_job(const Product& p, const RowPanel& panel, std::int64_t number, std::
   } else if (!is_kept_apart) {
     c = p.y.as<float>() + at;
   } else {
-    c = block;
+    c = plan.keeps_sums() ? p.kept_sums + number * plan.result_block : block;
     ldc = plan.block_n;
   }
-  Block after = job_of(plan, panel, ahead).x;
-  if (ahead == number) after.n = 0;  // there is none
-  with_packing(p, [&]<class P>(P) {
-    multiply_block<P>(p, x, after, job.last_k, job.row_block, packed_a, strip, c, ldc);
-  });
-  if (!is_kept_apart) return;
-  for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, block + r * ldc, at + r * plan.n, x.n);
-}
-
-// All blocks of a panel of rows: a is packed first, by all threads for all threads, if it is
-// shared.
-void run_panel(const KernelCall& call, const Product& p, const RowPanel& panel) {
-  const GemmPlan& plan = p.plan;
-  if (plan.shares_a) {
-    constexpr std::int64_t kPackedRows = 64;  // of one job, some microseconds
-    const std::int64_t groups = ceil_div(plan.block_m, kPackedRows);
-    for_chunks(call, panel.blocks * plan.blocks_k * groups, [&](std::int64_t job, int) {
-      with_packing(p, [&]<class P>(P) { pack_shared<P>(p, panel, groups, job); });
+  if (plan.shares_b) {
+    with_packing(p, [&]<class P>(P) {
+      multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, c, ldc);
+    });
+  } else {
+    float* strip = block + plan.result_block;
+    Block after = job_of(plan, panel, ahead).x;
+    if (ahead == number) after.n = 0;  // there is none
+    with_packing(p, [&]<class P>(P) {
+      multiply_block<P>(p, panel, x, after, job.last_k, job.row_block, strip + plan.packed_b(),
+                        strip, c, ldc);
     });
   }
-  const std::int64_t jobs = plan.batch * panel.blocks * plan.blocks_n * plan.splits;
+  if (!is_kept_apart || job.last_k < plan.k) return;
+  for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
+}
+
+// All blocks of a panel: what is shared is packed first, by all threads for all threads, b unless
+// the panel before had it, too.
+void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
+  const GemmPlan& plan = p.plan;
+  if (plan.shares_a) {
+    const std::int64_t groups = ceil_div(plan.block_m, kPackedTogether);
+    const std::int64_t of_a = panel.blocks_m * panel.blocks_k * groups;
+    const std::int64_t columns =
+        std::min(panel.blocks_n * plan.block_n, plan.n - panel.first_n * plan.block_n);
+    const std::int64_t of_b = packs_b ? ceil_div(columns, kPackedTogether) * panel.blocks_k : 0;
+    for_chunks(call, of_a + of_b, [&](std::int64_t job, int) {
+      with_packing(p, [&]<class P>(P) {
+        if (job < of_a) {
+          pack_shared_rows<P>(p, panel, groups, job);
+        } else {
+          pack_shared_columns<P>(p, panel, job - of_a);
+        }
+      });
+    });
+  }
+  const std::int64_t jobs = plan.batch * panel.blocks_m * panel.blocks_n * plan.splits;
   const int threads = threads_of(call);
   for_chunks(call, jobs, [&](std::int64_t job, int thread) {
     run_job(p, panel, job, job + threads < jobs ? job + threads : job, thread);
   });
+}
+
+// One panel after the other: rows of the same columns, and all of K for one part of the result.
+void run_panels(const KernelCall& call, const Product& p) {
+  const GemmPlan& plan = p.plan;
+  PanelOf panel;
+  for (; panel.first_n < plan.blocks_n; panel.first_n += panel.blocks_n) {
+    panel.blocks_n = std::min(plan.panel_blocks_n, plan.blocks_n - panel.first_n);
+    for (panel.first_m = 0; panel.first_m < plan.blocks_m; panel.first_m += panel.blocks_m) {
+      panel.blocks_m = std::min(plan.panel_blocks, plan.blocks_m - panel.first_m);
+      for (panel.first_k = 0; panel.first_k < plan.blocks_k; panel.first_k += panel.blocks_k) {
+        panel.blocks_k = std::min(plan.panel_blocks_k, plan.blocks_k - panel.first_k);
+        const bool has_b = panel.first_m > 0 && panel.blocks_k == plan.blocks_k;
+        run_panel(call, p, panel, plan.shares_b && !has_b);
+      }
+    }
+  }
 }
 
 // The parts of K are added in their order.
@@ -385,6 +473,7 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
             .bias = bias,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
             .shared = nullptr,
+            .kept_sums = nullptr,
             .partials = nullptr};
   normalise(p.a, plan.m, plan.k);
   normalise(p.b, plan.n, plan.k);
@@ -393,11 +482,9 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
     return;
   }
   p.shared = p.scratch + plan.floats_per_thread() * threads_of(call);
+  p.kept_sums = p.shared + plan.shared_floats() - plan.kept_sums();
   p.partials = p.shared + plan.shared_floats();
-  for (RowPanel panel; panel.first < plan.blocks_m; panel.first += panel.blocks) {
-    panel.blocks = std::min(plan.panel_blocks, plan.blocks_m - panel.first);
-    run_panel(call, p, panel);
-  }
+  run_panels(call, p);
   if (plan.splits > 1) combine(call, p);
 }
 

@@ -332,16 +332,41 @@ struct TileStrips {
                                     const Panel<BF16>& b, const Panel<BF16>& after, float* strip,
                                     float* c, std::int64_t ldc) {
     Tiles tiles;
-    const std::int64_t depth = steps(b.k) / kTilePairs;
     for (std::int64_t j = 0; j < b.n; j += kColumns) {
       const std::int64_t columns = std::min(kColumns, b.n - j);
       pack_tile_strip(b.data + j * b.stride_j, b.stride_j, b.stride_i, columns, b.k, strip);
       StripFetch<BF16> next(b, j + kColumns, after, ceil_div(m, kUnit));
-      for (std::int64_t i = 0; i < m; i += kUnit) {
-        next.some();
-        multiply_some(tiles, accumulate, depth, a + i * depth * kTilePairs, strip,
-                      std::min(kUnit, m - i), columns, c + i * ldc + j, ldc);
-      }
+      multiply_strip(tiles, accumulate, m, steps(b.k), a, strip, columns, next, c + j, ldc);
+    }
+  }
+  static void pack_columns_of_b(const Panel<BF16>& b, float* dst) {
+    for (std::int64_t j = 0; j < b.n; j += kColumns, dst += kColumns * steps(b.k)) {
+      pack_tile_strip(b.data + j * b.stride_j, b.stride_j, b.stride_i, std::min(kColumns, b.n - j),
+                      b.k, dst);
+    }
+  }
+  static HWY_NOINLINE void multiply_packed(bool accumulate, std::int64_t m, const float* a,
+                                           std::int64_t n, std::int64_t k, const float* b, float* c,
+                                           std::int64_t ldc) {
+    Tiles tiles;
+    const std::int64_t floats = kColumns * steps(k);
+    for (std::int64_t j = 0; j < n; j += kColumns, b += floats) {
+      PackedFetch next(b + floats, j + kColumns < n ? floats : 0, ceil_div(m, kUnit));
+      multiply_strip(tiles, accumulate, m, steps(k), a, b, std::min(kColumns, n - j), next, c + j,
+                     ldc);
+    }
+  }
+
+ private:
+  template <class Fetch>
+  static HWY_INLINE void multiply_strip(Tiles& tiles, bool accumulate, std::int64_t m,
+                                        std::int64_t of_steps, const float* a, const float* strip,
+                                        std::int64_t columns, Fetch& next, float* c,
+                                        std::int64_t ldc) {
+    for (std::int64_t i = 0; i < m; i += kUnit) {
+      next.some();
+      multiply_some(tiles, accumulate, of_steps / kTilePairs, a + i * of_steps, strip,
+                    std::min(kUnit, m - i), columns, c + i * ldc, ldc);
     }
   }
 };

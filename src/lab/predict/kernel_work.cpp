@@ -86,8 +86,9 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   const auto batch = static_cast<double>(plan.batch);
   at(amounts, Effort::kOperations) *= rounds;
   const std::int64_t packings_of_a = plan.shares_a ? 1 : plan.blocks_n;
+  const std::int64_t packings_of_b = plan.shares_b ? 1 : plan.blocks_m;
   at(amounts, Effort::kPackedA) = rounds * batch * static_cast<double>(m * k * packings_of_a);
-  at(amounts, Effort::kPackedB) = rounds * batch * static_cast<double>(n * k * plan.blocks_m);
+  at(amounts, Effort::kPackedB) = rounds * batch * static_cast<double>(n * k * packings_of_b);
   at(amounts, Effort::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
 }
 
