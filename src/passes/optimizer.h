@@ -25,6 +25,10 @@ inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw
 // Moments in 8 bits: codes by these names, and behind them the scales of their blocks, as in
 // "adamw.m.lm_head.weight.scale".
 inline constexpr std::string_view kMomentScales = "scale";
+// Muon's mean of the gradients of a matrix.
+inline constexpr std::string_view kMuonStates = "muon.", kMuonMomentum = "muon.m";
+// True for what the optimizer knows of the steps before, by a state's name.
+bool is_optimizer_state(std::string_view state);
 // Rank-0 float32: the steps so far (exact up to 2^24), which random rounding depends on.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
@@ -36,6 +40,10 @@ struct UpdateShare {
 // Shares by name of a run's parameters that have not all of both: groups are a captured module's
 // own, and decay that is for matrices spares vectors.
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
+
+// The shapes by name of what Muon updates of a run: the matrices of the layers that products read,
+// adapters too, whole on every rank. Embeddings, head, norms and biases are AdamW's.
+std::map<std::string, Shape> muon_matrices(const RunSpec& run);
 
 // Parameters that share a learning rate, and the numbers of their rule.
 struct UpdateGroup {
@@ -56,6 +64,9 @@ struct UpdateContext {
   int tensor = 1;
   // True if updated parameters in bfloat16 are rounded at random.
   bool rounds_weights = false;
+  // muon_matrices(), and the dtype of the products that make their steps orthogonal.
+  std::map<std::string, Shape> matrices = {};
+  DType products = DType::kF32;
   // Every parameter is in one of these groups, whose numbers stand for the options' and for the
   // shares: a caller's rates, which change from step to step each for itself. Group k reads
   // the inputs rate_name("lr", k) and rate_name("step_size", k), of which the second is [2]: with
@@ -73,6 +84,12 @@ inline constexpr std::string_view kAccumulatedLoss = "accumulated.loss";
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every
 // parameter NAME. Adds the rank-0 float32 inputs "lr" and, for AdamW, "step_size" =
 // lr·√(1-β2ᵗ)/(1-β1ᵗ), and the states "adamw.m.NAME" and "adamw.v.NAME".
+//
+// Muon updates `matrices` otherwise, by one state "muon.m.NAME": m ← μ·m + (1-μ)·g, and
+// p ← p(1 - lr·decay) - lr·s·O, where O is nearly the orthogonal factor of (1-μ)·g + μ·m (the op
+// newton_schulz) and s is options.muon_scale of the matrix. Ranks that hold parts gather what O is
+// made of, make it each for itself and keep their part. Source: Jordan et al. 2024;
+// torch.optim.Muon.
 //
 // Under loss scaling gradients are divided by the scale where they are used (clipping and
 // "grad_norm" see the true ones), and a step with an infinite or NaN gradient leaves parameters, m

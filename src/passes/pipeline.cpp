@@ -234,6 +234,13 @@ Program keep_frozen_nf4(const Program& p, const Options& o) {
   return keep_nf4_of_ranks(p, own_constants(o), is_split(o) ? o.run.parallel.tensor : 1);
 }
 
+// Products of updates are as narrow as the model's, but never in float16, whose range is too small
+// for them.
+DType update_products(const Precision& precision) {
+  const bool is_narrow = precision.autocast == DType::kBF16 || precision.parameters == DType::kBF16;
+  return is_narrow ? DType::kBF16 : DType::kF32;
+}
+
 Program update(const Program& p, const Options& o) {
   OptimizerOptions options = o.run.optimizer;
   options.loss_scaling.enabled = scales(o);
@@ -242,7 +249,9 @@ Program update(const Program& p, const Options& o) {
                    {.shares = update_shares(o.run),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
                     .tensor = parallel.tensor,
-                    .rounds_weights = o.context.rounds_weights});
+                    .rounds_weights = o.context.rounds_weights,
+                    .matrices = muon_matrices(o.run),
+                    .products = update_products(o.run.precision)});
 }
 
 Program lower(const Program& p, const Options& o) {

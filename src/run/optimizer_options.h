@@ -7,8 +7,6 @@
 
 namespace tracestep {
 
-enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
-
 // Dynamic loss scaling (passes/loss_scaling.h).
 struct LossScaling {
   bool enabled = false;
@@ -26,6 +24,8 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   DecayOn decay_on = DecayOn::kAll;
   Moments moments = Moments::kF32;
+  double momentum = 0.95;  // Muon's decay of the mean of gradients
+  MuonScale muon_scale = MuonScale::kMatchAdamw;
   double clip = 0.0;              // largest global gradient norm; 0: off
   bool report_norm = false;       // output "grad_norm" even without clipping
   bool guard_finite = false;      // a step with a loss or gradient that is not finite is skipped
