@@ -49,6 +49,8 @@ std::vector<TrainField> all_fields() {
            &OptimizerOptions::eps);
   const auto of_muon = [](TrainField& field) {
     field.is_optional = true;
+    field.no_effect = "AdamW updates all weights, and it is for the steps of Muon";
+    field.needs = TRACESTEP_OPTION(optimizer) " muon";
     field.applies = [](const TrainOptions& o) {
       return o.run.optimizer.kind == OptimizerKind::kMuon;
     };
@@ -57,8 +59,8 @@ std::vector<TrainField> all_fields() {
                     kMostBeta,
                     in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::momentum)));
   of_muon(rows.choice(row("muon_scale", kProgram,
-                          "of Muon's steps, which last as long as AdamW's, so that one rate is "
-                          "for both, or are sqrt(max(1, out/in)) rates long"),
+                          "the length of Muon's steps: AdamW's, so that one rate is for both, or "
+                          "sqrt(max(1, out/in)) rates for a matrix [out, in]"),
                       kAllMuonScales,
                       in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::muon_scale)));
   rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),

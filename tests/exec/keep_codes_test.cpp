@@ -139,6 +139,8 @@ TEST_F(KeepCodesTest, MicroBatchesReadTheCodesThatTheUpdateWrote) {
   const Program program = step_program(spec, kGpu);
   EXPECT_EQ(count_of(program, "refresh_codes"), 3);
   EXPECT_EQ(count_of(program, "adamw_codes"), 3);
+  spec.shape.batch = 4;
+  spec.model.vocab = 32;
   spec.parallel.ranks = 2;  // each with whole weights
   EXPECT_EQ(count_of(step_program(spec, kGpu), "adamw_codes"), 3);
   spec.parallel.shard = 1;

@@ -9,8 +9,9 @@
 #include "ops/functions.h"
 #include "passes/autograd.h"
 #include "passes/optimizer.h"
+#include "spec/check_run.h"
 #include "spec/fields.h"
-#include "spec/micro_batches.h"
+#include "spec/parse_words.h"
 #include "spec/step_program.h"
 #include "support/backends.h"
 #include "support/host_values.h"
@@ -144,8 +145,9 @@ TEST_P(MuonTest, MatricesOfLayersMoveByTheFormulaInFloat64) {
     initialize_parameters(store, 1);
     initialize_states(store);
     std::map<std::string, Follower> followers;
+    const auto states = states_of(store, kMuonStates);
     for (const auto& [name, value] : parameters_of(store)) {
-      if (store.holds("muon.m." + name)) {
+      if (states.contains("muon.m." + name)) {
         Matrix weight = matrix_of(value), mean = weight;
         std::ranges::fill(mean.values, 0.0);
         followers.emplace(name, Follower{std::move(weight), std::move(mean)});
@@ -328,10 +330,9 @@ TEST(MuonMatricesTest, WithoutOneMuonIsRefused) {
   spec.frozen = parse_frozen("test", "layers");
   const auto refusal = refusal_of(spec);
   ASSERT_TRUE(refusal);
-  EXPECT_STREQ(
-      refusal->what(),
-      "[--optimizer] muon is for the matrices of layers, and no layer of the model has one "
-      "to train; give --optimizer adamw");
+  EXPECT_STREQ(refusal->what(),
+               "[optimizer] muon is for the matrices of layers, and no layer of the model has one "
+               "to train; give optimizer adamw");
   spec.frozen = {};
   spec.optimizer.moments = Moments::k8Bit;
   EXPECT_EQ(refusal_of(spec)->message(),
