@@ -69,10 +69,12 @@ bool is_product(const Node& node) {
          node.op->kernel_class == KernelClass::kAttention;
 }
 
+// What an update multiplies (Muon's) is none of the model's.
 std::int64_t gemm_flops(const Program& program) {
   std::int64_t total = 0;
   for (const Node& node : program.nodes) {
-    if (is_product(node)) total += cost_of(program, node).flops;
+    if (is_product(node) && node.origin().phase != Phase::kOptimizer)
+      total += cost_of(program, node).flops;
   }
   return total;
 }

@@ -182,9 +182,23 @@ void take_optimizer(const TrainCommand& o, const OptionSet& set) {
   }
   log_info("optimizer of {}: {}; groups: {}; {}", module->name, module->optimizer,
            module->groups.size(), shell_quoted(taken));
-  if (!module->optimizer.empty() && module->optimizer != "AdamW") {
-    log_warn("[{}] it was captured with {}; the steps here are AdamW's", module->name,
-             module->optimizer);
+  const bool is_muon = o.grid.combinations().front().optimizer.kind == OptimizerKind::kMuon;
+  const std::string_view ours = is_muon ? "Muon" : "AdamW";
+  if (!module->optimizer.empty() && module->optimizer != ours) {
+    log_warn("[{}] it was captured with {}; the steps here are {}'s", module->name,
+             module->optimizer, ours);
+  }
+}
+
+// Refuses flags that change nothing in this run.
+void check_effects(const TrainCommand& o, const RunSpec& run) {
+  TrainOptions options = o.train;
+  options.run.optimizer.kind = run.optimizer.kind;
+  for (const TrainField& field : train_fields()) {
+    const std::string flag = "--" + with_dashes(field.name);
+    if (field.no_effect == nullptr || !o.given.contains(flag) || field.applies(options)) continue;
+    throw Error(ErrorCode::kUsage, flag, field.no_effect,
+                fmt::format("leave it out, or give {}", field.needs));
   }
 }
 
@@ -356,6 +370,7 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
 void set_run(TrainOptions& train, RunSpec run) {
   OptimizerOptions own = train.run.optimizer;
   own.moments = run.optimizer.moments;
+  own.kind = run.optimizer.kind;
   run.optimizer = own;
   train.arguments["executor"] = Json::Array{name_of(run.executor)};
   train.arguments["attention"] = Json::Array{name_of(run.attention)};
@@ -367,6 +382,7 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
               std::span<const std::string> arguments) {
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kRun);
+  check_effects(o, run);
   const Json environment = environment_of(arguments, run);
   check_files(o);
   probe_output(o.output);
@@ -423,6 +439,7 @@ int run_train(TrainCommand o, std::optional<Checkpoint> resumed,
 JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed) {
   check_together(o);
   RunSpec run = run_of_flags(o, DeviceUse::kPlan);
+  check_effects(o, run);
   run.model = model_for(o.grid, pointer_to(weights_before(o, resumed)), nullptr);
   take_forms(o, run, resumed);
   check_run(run);

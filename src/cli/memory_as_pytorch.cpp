@@ -51,6 +51,11 @@ PytorchQuestion pytorch_question(const RunSpec& run, std::int64_t limit_bytes,
   if (captured != nullptr && std::filesystem::exists(captured->folder / kRecordedStep)) {
     out.list = read_recorded_step(captured->folder / kRecordedStep);
   } else {
+    if (run.optimizer.kind == OptimizerKind::kMuon && run.mode == Mode::kStep) {
+      throw Error(ErrorCode::kUsage, "optimizer"_field,
+                  "muon: a step of PyTorch is estimated with AdamW alone",
+                  "give optimizer adamw, or a module captured with its own step");
+    }
     RunSpec eager = run;
     eager.executor = ExecutorKind::kEager;
     out.list = estimated_step(predict_memory(eager, traits_of(eager.place)), options.is_fused,

@@ -36,6 +36,7 @@ void register_cross_entropy_of_parts();
 void register_optimizers();
 void register_weight_codes();
 void register_adamw_8bit();
+void register_newton_schulz();
 void register_gemv();
 void register_fused();
 void register_collectives();
@@ -55,8 +56,9 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,    register_ele
                                             register_nf4,           register_cached_attention,
                                             register_cross_entropy, register_cross_entropy_of_parts,
                                             register_optimizers,    register_weight_codes,
-                                            register_adamw_8bit,    register_gemv,
-                                            register_fused,         register_collectives};
+                                            register_adamw_8bit,    register_newton_schulz,
+                                            register_gemv,          register_fused,
+                                            register_collectives};
 
 // The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.
 std::vector<AttrDef> group_attrs(std::vector<AttrDef> more = {});

@@ -59,7 +59,7 @@ class OptimizerPass {
     const Use shared = prepare(b, pairs, loss == kNoValue ? Val{} : r.map(loss));
     const bool rounds = options_.moments != Moments::kF32 ||
                         std::ranges::any_of(pairs, [&](const Pair& p) { return rounds_weight(p); });
-    const bool counts = options_.kind == OptimizerKind::kAdamw && rounds;
+    const bool counts = options_.kind != OptimizerKind::kSgd && rounds;
     share_rates(b, pairs);
     const Use use = counts ? with_count(b, shared) : shared;
     for (const Pair& pair : pairs) update(b, pair, use);
@@ -108,7 +108,7 @@ class OptimizerPass {
   void add_rates(Builder& b, std::size_t group) {
     Rates& rates = rates_.emplace_back();
     rates.lr = b.input(rate_name("lr", group), {DType::kF32, {}});
-    if (options_.kind != OptimizerKind::kAdamw) return;
+    if (options_.kind == OptimizerKind::kSgd) return;
     const Shape shape = context_.groups.empty() ? Shape{} : Shape{2};
     rates.step_size = b.input(rate_name("step_size", group), {DType::kF32, shape});
   }
@@ -156,7 +156,7 @@ class OptimizerPass {
       out.scale = out.scale ? ops::mul(out.scale, clipping) : clipping;
     }
     // adamw tells its optional operands apart by position: `apply` needs a scale before it.
-    const bool by_place = options_.kind == OptimizerKind::kAdamw;
+    const bool by_place = options_.kind != OptimizerKind::kSgd;
     if (by_place && out.apply && !out.scale) out.scale = ops::fill(b, 1.0, norm.type());
     return out;
   }
@@ -268,6 +268,7 @@ class OptimizerPass {
     if (options_.kind == OptimizerKind::kSgd) {
       return set(b, pair, sgd(b, pair, parameter, use));
     }
+    if (context_.matrices.contains(pair.name)) return update_matrix(b, pair, parameter, use);
     if (is_coded(pair)) return update_coded(b, pair, use);
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
     const Rates& rates = rates_of(pair);
@@ -279,6 +280,75 @@ class OptimizerPass {
     set(b, pair, out[0]);
     b.update(m, out[1]);
     b.update(v, out[2]);
+  }
+
+  // --- Muon ---
+  // What torch.optim.Muon computes, in float32 but for the products.
+  void update_matrix(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
+    const Val m = state(b, pair, kMuonMomentum);
+    const DType wide = m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
+    const Shape shape = pair.gradient.shape();
+    const auto spread = [&](Val x) { return ops::broadcast_to(ops::cast(x, wide), shape); };
+    const double momentum = options_.momentum;
+    const Val g = ops::cast(pair.gradient, wide);
+    const Val share = use.scale ? ops::mul(g, spread(ops::affine(use.scale, 1.0 - momentum)))
+                                : ops::affine(g, 1.0 - momentum);
+    const Val mean = ops::add(ops::affine(ops::cast(m, wide), momentum), share);
+    const Val ahead = ops::add(share, ops::affine(mean, momentum));
+    const Val step = ops::cast(orthogonal(b, pair, ahead), wide);
+    const Shape& whole = context_.matrices.at(pair.name);
+    const Val lr = rates_of(pair).lr;
+    Val moved = ops::cast(parameter, wide);
+    const double decay = options_.weight_decay * share_of(pair).decay;
+    if (decay != 0.0) moved = ops::mul(moved, spread(ops::affine(lr, -decay, 1.0)));
+    moved = ops::sub(moved, ops::mul(step, spread(ops::affine(lr, length_of(whole)))));
+    const auto rounded = [&](Val x, Val old, bool at_random, bool of_weight) {
+      if (!at_random) return ops::cast(x, old.dtype());
+      return b.call1("stochastic_round", {x, parameter, pair.gradient, use.count},
+                     {{"dtype", old.dtype()}, {"of_weight", of_weight}});
+    };
+    Val p1 = rounded(moved, parameter, rounds_weight(pair), true);
+    Val m1 = rounded(mean, m, m.dtype() == DType::kBF16, false);
+    if (use.apply) {
+      const Val apply = ops::broadcast_to(use.apply, shape);
+      p1 = ops::select(apply, p1, parameter);
+      m1 = ops::select(apply, m1, m);
+    }
+    set(b, pair, p1);
+    b.update(m, m1);
+  }
+
+  // The step of a matrix [out, in] in learning rates.
+  double length_of(const Shape& whole) const {
+    const auto out = static_cast<double>(whole[0]), in = static_cast<double>(whole[1]);
+    return options_.muon_scale == MuonScale::kOriginal ? std::sqrt(std::max(1.0, out / in))
+                                                       : 0.2 * std::sqrt(std::max(out, in));
+  }
+
+  // The orthogonal factor of the whole matrix, and of it what the rank holds of x. Gathered in the
+  // dtype of the products. A matrix whose columns are divided is gathered transposed.
+  Val orthogonal(Builder& b, const Pair& pair, Val x) const {
+    const auto axis = context_.tensor > 1 ? split_axis(pair.name) : std::nullopt;
+    Shape whole = context_.matrices.at(pair.name), block = whole;
+    if (axis) block[*axis] /= context_.tensor;
+    const bool is_part = x.shape() != block, is_turned = axis == 1;
+    const DType products = x.dtype() == DType::kF64 ? DType::kF64 : context_.products;
+    Val y = ops::cast(x, products);
+    if (is_part) y = collective(b, part_group(), "all_gather", {y}, {{"shape", block}});
+    const RankGroup replica{context_.tensor};
+    if (is_turned) {
+      y = ops::copy(ops::permute(y, {1, 0}));
+      std::swap(whole[0], whole[1]);
+      std::swap(block[0], block[1]);
+    }
+    if (axis) {
+      const Val flat = ops::reshape(y, {block.product()});
+      y = collective(b, replica, "all_gather", {flat}, {{"shape", whole}});
+    }
+    y = b.call1("newton_schulz", {y});
+    if (axis) y = ops::reshape(b.call1("own_part", {y}, in_group(replica)), block);
+    if (is_turned) y = ops::permute(y, {1, 0});
+    return is_part ? b.call1("own_part", {y}, in_group(part_group())) : y;
   }
 
   Attrs factors(const Pair& pair) const {
@@ -347,7 +417,18 @@ class OptimizerPass {
   std::map<double, Rates> shares_;  // where there are no groups
 };
 
+// Products of updates are as narrow as the model's, but never in float16, whose range is too small
+// for them.
+DType update_products(const Precision& precision) {
+  const bool is_narrow = precision.autocast == DType::kBF16 || precision.parameters == DType::kBF16;
+  return is_narrow ? DType::kBF16 : DType::kF32;
+}
+
 }  // namespace
+
+bool is_optimizer_state(std::string_view state) {
+  return state.starts_with(kAdamwStates) || state.starts_with(kMuonStates);
+}
 
 std::string rate_name(std::string_view rate, std::size_t group) {
   return group == 0 ? std::string(rate) : fmt::format("{}.{}", rate, group);
@@ -370,7 +451,9 @@ Program optimizer(const Program& p, const PassOptions& o) {
                    {.shares = update_shares(o.run),
                     .shards = parallel.shards_optimizer() ? parallel.replicas() : 1,
                     .tensor = parallel.tensor,
-                    .rounds_weights = o.context.rounds_weights});
+                    .rounds_weights = o.context.rounds_weights,
+                    .matrices = muon_matrices(o.run),
+                    .products = update_products(o.run.precision)});
 }
 
 }  // namespace tracestep

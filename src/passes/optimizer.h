@@ -26,6 +26,10 @@ inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw
 // The suffix of the scales of 8-bit moments: the codes have the moment's name, and the scales of
 // their blocks add this, as in "adamw.m.lm_head.weight.scale".
 inline constexpr std::string_view kMomentScales = "scale";
+// Muon's mean of the gradients of a matrix.
+inline constexpr std::string_view kMuonStates = "muon.", kMuonMomentum = "muon.m";
+// True for the name of a state in which the optimizer keeps what it knows of earlier steps.
+bool is_optimizer_state(std::string_view state);
 // The state that counts steps, rank-0 float32 (exact up to 2^24); stochastic rounding depends on
 // it.
 inline constexpr std::string_view kStepCount = "adamw.steps";
@@ -38,6 +42,10 @@ struct UpdateShare {
 // The factors by name of those parameters of a run for which one of them is not 1: a captured
 // module may have groups of parameters, and decay on matrices only spares vectors.
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
+
+// The shapes by name of what Muon updates of a run: the matrices of the layers that products read,
+// adapters too, whole on every rank. Embeddings, head, norms and biases are AdamW's.
+std::map<std::string, Shape> muon_matrices(const RunSpec& run);
 
 // Parameters that share a learning rate and the numbers of their update rule.
 struct UpdateGroup {
@@ -62,6 +70,9 @@ struct UpdateContext {
   int tensor = 1;
   // True if updated bfloat16 parameters are rounded stochastically.
   bool rounds_weights = false;
+  // muon_matrices(), and the dtype of the products that make their steps orthogonal.
+  std::map<std::string, Shape> matrices = {};
+  DType products = DType::kF32;
   // Groups that contain every parameter, whose numbers replace those of the options and of
   // `shares`; for a caller that changes each group's rate from step to step. Group k reads the
   // inputs rate_name("lr", k) and rate_name("step_size", k). The latter is [2]: the step size, and

@@ -115,8 +115,10 @@ class Quantizer {
     }
   }
 
+  // Products of updates (Muon's) are no products of layers.
   bool is_chosen(const Node& node) const {
     if (!node.op->product || layer_of(node.origin().path).empty()) return false;
+    if (node.origin().phase == Phase::kOptimizer) return false;
     const Type &a = program_.type(node.inputs[0]), &y = program_.type(node.outputs[0]);
     if (a.dtype != DType::kBF16 || a.shape.rank() != 2) return false;
     const std::int64_t m = y.shape[0], n = y.shape[1], k = a.count() / std::max<std::int64_t>(m, 1);

@@ -1,7 +1,11 @@
 #include <algorithm>
 
+#include "base/indexed.h"
 #include "captured/captured_model.h"
+#include "ir/layer_path.h"
+#include "ir/op_def.h"
 #include "nn/transformer.h"
+#include "passes/form_passes.h"
 #include "passes/optimizer.h"
 #include "run/run_spec.h"
 
@@ -22,7 +26,31 @@ UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::strin
   return {0.0, 0.0};
 }
 
+// The model of a run, whole, on as little text as it takes.
+Program model_of(const RunSpec& run) {
+  return run.model.captured != nullptr ? run.model.captured->program
+                                       : logits_program(run.model, {.batch = 1, .context = 1});
+}
+
 }  // namespace
+
+std::map<std::string, Shape> muon_matrices(const RunSpec& run) {
+  if (run.optimizer.kind != OptimizerKind::kMuon) return {};
+  Program model = model_of(run);
+  if (run.lora.is_on() || run.frozen.any()) model = adapt(model, run.lora, run.frozen);
+  std::map<std::string, Shape> out;
+  for (const Node& node : model.nodes) {
+    if (!node.op->product) continue;
+    for (const ValueId id : node.inputs) {
+      for (const ValueId leaf : leaves_of(model, id)) {
+        const Value& weight = model.value(leaf);
+        const bool is_matrix = weight.leaf == LeafKind::kParameter && weight.type.shape.rank() == 2;
+        if (is_matrix && !layer_of(weight.name).empty()) out[weight.name] = weight.type.shape;
+      }
+    }
+  }
+  return out;
+}
 
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run) {
   const CapturedModel* const module = run.model.captured.get();
@@ -31,8 +59,7 @@ std::map<std::string, UpdateShare> update_shares(const RunSpec& run) {
       run.optimizer.weight_decay != 0.0 && run.optimizer.decay_on == DecayOn::kMatrices;
   if (!has_groups && !spares) return {};
   std::map<std::string, UpdateShare> out;
-  const Program program =
-      module != nullptr ? module->program : logits_program(run.model, {.batch = 1, .context = 1});
+  const Program program = model_of(run);
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
     if (leaf.leaf != LeafKind::kParameter) continue;

@@ -9,16 +9,10 @@
 
 namespace tracestep {
 
-<<<<<<< HEAD
-// How the packed matrix product is divided into blocks. It depends on the shape only, so neither
-// bits nor blocks depend on the number of threads, which take the blocks one after the other.
-// Results depend bitwise on `block_k` and `splits`.
-=======
-// The packed matrix product. Threads take its blocks one after the other. Results depend bitwise on
-// `block_k` and `splits`, which follow from the shape alone. Where many threads share what is
-// packed of both operands, blocks do so, too; fewer threads pack for themselves, in blocks that
-// keep all of them busy.
->>>>>>> h-amx
+// How the packed matrix product is divided into blocks, which threads take one after the other.
+// Results depend bitwise on `block_k` and `splits`, which follow from the shape alone. Where many
+// threads share what is packed of both operands, blocks depend on that too; fewer threads pack for
+// themselves, in blocks that keep all of them busy.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
@@ -44,27 +38,15 @@ struct GemmPlan {
   std::int64_t packed_chunk() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
-<<<<<<< HEAD
-  // The floats of scratch that a thread needs: a packed block of a unless it is shared, a packed
-  // strip of b, and a block of the result for low precision and if the result is added to a tensor.
-=======
-  // Floats of scratch that one thread needs: a packed block of a and a packed strip of b unless
+  // The floats of scratch that a thread needs: a packed block of a and a packed strip of b unless
   // these are shared, and, for low precision and for what is added to a tensor, a block of the
   // result, unless one panel of K after the other is added to it.
->>>>>>> h-amx
   std::int64_t floats_per_thread() const {
     const std::int64_t block = keeps_sums() ? 0 : result_block;
     return (shares_a ? 0 : packed_a()) + (shares_b ? 0 : packed_b()) + block;
   }
-<<<<<<< HEAD
-  // The floats of the packed a that all threads share.
-  std::int64_t shared_floats() const {
-    return shares_a ? panel_blocks * blocks_k * packed_chunk() : 0;
-  }
-  // The floats of the partial results of all splits.
-=======
-  // Floats of what is packed for all threads: of a, then of b, whose columns stand side by side for
-  // each turn of K; then sums that are kept between panels of K.
+  // The floats of what is packed for all threads: of a, then of b, whose columns stand side by side
+  // for each turn of K; then the sums that are kept between panels of K.
   std::int64_t shared_a_floats() const;
   std::int64_t shared_b_floats() const;
   bool keeps_sums() const { return shares_b && result_block > 0 && panel_blocks_k < blocks_k; }
@@ -72,8 +54,7 @@ struct GemmPlan {
     return keeps_sums() ? panel_blocks * panel_blocks_n * result_block : 0;
   }
   std::int64_t shared_floats() const { return shared_a_floats() + shared_b_floats() + kept_sums(); }
-  // Floats of partial results of all splits.
->>>>>>> h-amx
+  // The floats of the partial results of all splits.
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
@@ -97,18 +78,12 @@ std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 // threads share, then each thread has scratch for its own tiles. Sizes assume the widest strips of
 // any SIMD target.
 struct AttentionPlan {
-<<<<<<< HEAD
   // The queries of a forward tile, and of a backward panel.
   static constexpr std::int64_t kQueries = 224;
   // The fewest queries of a panel on any SIMD target.
   static constexpr std::int64_t kLeastPanel = 48;
   static constexpr std::int64_t kKeys = 72;  // The keys of a forward tile, before rounding up.
-=======
-  static constexpr std::int64_t kQueries = 224;    // of a forward tile, and of a backward panel
-  static constexpr std::int64_t kLeastPanel = 48;  // the smallest panel of any target
-  static constexpr std::int64_t kKeys = 72;        // of a forward tile, before rounding up
   static constexpr std::int64_t kMostBackwardKeys = 192;
->>>>>>> h-amx
   static constexpr std::int64_t kWidestStrip = 32, kTallestStrip = 14;
   // Every tile begins at a multiple of this many floats.
   static constexpr std::int64_t kAligned = 16;

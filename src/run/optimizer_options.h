@@ -7,8 +7,6 @@
 
 namespace tracestep {
 
-enum class OptimizerKind : std::uint8_t { kAdamw, kSgd };
-
 // The settings of dynamic loss scaling (passes/loss_scaling.h).
 struct LossScaling {
   bool enabled = false;
@@ -27,6 +25,8 @@ struct OptimizerOptions {
   double weight_decay = 0.0;
   DecayOn decay_on = DecayOn::kAll;
   Moments moments = Moments::kF32;
+  double momentum = 0.95;  // Muon's decay of the mean of gradients.
+  MuonScale muon_scale = MuonScale::kMatchAdamw;
   // The largest global gradient norm; larger gradients are scaled down to it. 0: off.
   double clip = 0.0;
   bool report_norm = false;       // True: the output "grad_norm" exists even without clipping.

@@ -21,6 +21,14 @@ std::string_view name_of(Offload offload) {
                                  {"none", "optimizer", "activations", "optimizer+activations"});
 }
 
+std::string_view name_of(OptimizerKind kind) {
+  return word_of<OptimizerKind::kMuon>(kind, {"adamw", "sgd", "muon"});
+}
+
+std::string_view name_of(MuonScale scale) {
+  return scale == MuonScale::kMatchAdamw ? "match_rms_adamw" : "original";
+}
+
 std::string_view name_of(Moments moments) {
   return word_of<Moments::k8Bit>(moments, {"fp32", "bf16", "8bit"});
 }

@@ -57,7 +57,25 @@ constexpr Offload offload_of(bool optimizer, bool activations) {
   return optimizer ? Offload::kOptimizer : Offload::kNone;
 }
 
-// How AdamW's m and v are stored.
+// How weights follow from gradients.
+enum class OptimizerKind : std::uint8_t {
+  kAdamw,
+  kSgd,   // of callers of the library alone
+  kMuon,  // orthogonal steps for matrices of layers, AdamW for all else
+};
+// Those that a run can be asked for.
+inline constexpr OptimizerKind kAllOptimizers[] = {OptimizerKind::kAdamw, OptimizerKind::kMuon};
+std::string_view name_of(OptimizerKind kind);  // "adamw", "sgd", "muon"
+
+// How long Muon's orthogonal step of a matrix [out, in] is, in learning rates.
+enum class MuonScale : std::uint8_t {
+  kMatchAdamw,  // 0.2·√max(out, in): elements change as much as AdamW's do (Liu et al. 2025)
+  kOriginal,    // √max(1, out/in) (Jordan et al. 2024)
+};
+inline constexpr MuonScale kAllMuonScales[] = {MuonScale::kMatchAdamw, MuonScale::kOriginal};
+std::string_view name_of(MuonScale scale);  // "match_rms_adamw", "original"
+
+// How the optimizer's m and v are stored.
 enum class Moments : std::uint8_t {
   kF32,
   // bfloat16 with stochastic rounding, so that changes below half a rounding step are not lost.

@@ -1,6 +1,7 @@
 #include "spec/check_run.h"
 
 #include "base/error.h"
+#include "passes/optimizer.h"
 #include "spec/parse_words.h"
 #include "spec/run_grid.h"
 
@@ -25,11 +26,25 @@ double step_bytes(const ModelConfig& m, BatchShape shape) {
   return (weights * 4.0 + activations) * 8.0;
 }
 
+void check_muon(const RunSpec& spec) {
+  if (spec.mode != Mode::kStep || spec.optimizer.kind != OptimizerKind::kMuon) return;
+  if (spec.optimizer.moments == Moments::k8Bit) {
+    throw Error(ErrorCode::kUsage, "moments"_field,
+                "8bit with optimizer muon: its mean of gradients has no codes",
+                "give moments bf16, or optimizer adamw");
+  }
+  if (!muon_matrices(spec).empty()) return;
+  throw Error(ErrorCode::kUsage, "optimizer"_field,
+              "muon is for the matrices of layers, and no layer of the model has one to train",
+              "give optimizer adamw");
+}
+
 }  // namespace
 
 void check_run(const RunSpec& spec) {
   validate(spec.model);
   check_captured_shape(spec);
+  check_muon(spec);
   if (spec.optimizer.moments == Moments::k8Bit && !spec.parallel.updates_whole_tensors()) {
     throw Error(
         ErrorCode::kUsage, "moments"_field,

@@ -343,6 +343,18 @@ void add_form_fields(Rows& rows) {
           fmt::join(compile_passes(), ", ")),
       "SET")));
   only_where(
+      is_step, "nothing is updated, so there is no optimizer", kStep,
+      rows.choice(
+          {.name = "optimizer",
+           .show = Show::kVarying,
+           .is_axis = true,
+           .is_optional = true,
+           .is_kept = true,
+           .help = "adamw; or muon for the matrices of the layers, whose steps five products of "
+                   "Newton and Schulz make orthogonal, with adamw for all else",
+           .about = "how weights are updated: adamw or muon"},
+          kAllOptimizers, in(&RunSpec::optimizer, &OptimizerOptions::kind)));
+  only_where(
       is_step, "nothing is updated, so there are no moments", kStep,
       rows.choice(
           {.name = "moments",
@@ -351,10 +363,10 @@ void add_form_fields(Rows& rows) {
            .is_optional = true,
            .is_kept = true,
            .help =
-               "how AdamW's states m and v are stored, in every precision: fp32; bf16, rounded at "
-               "random, which the step's number and the data decide; or 8bit, rounded so to codes "
-               "in blocks of 128, each with a scale",
-           .about = "how AdamW's states are stored"},
+               "how the optimizer's states m and v are stored, in every precision: fp32; bf16, "
+               "rounded at random, which the step's number and the data decide; or 8bit (AdamW's), "
+               "rounded so to codes in blocks of 128, each with a scale",
+           .about = "how the optimizer's states are stored"},
           kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
 }
 

@@ -260,6 +260,32 @@ Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
   return b.finish();
 }
 
+// The update as far as `quantize`, behind which codes of weights are kept: of a step that may keep
+// them the rest runs on the joined program, which has the products that read them and the update
+// that writes them.
+constexpr const char* kBeforeCodes = "quantize";
+
+bool may_keep_codes(const RunSpec& step, const PassContext& context) {
+  const auto& passes = step.compile_passes;
+  return step.precision.float8 && step.fp8_scaling == Float8Scaling::kDelayed &&
+         has_arena(step.executor) && step.updates == UpdateTime::kEnd &&
+         step.parallel.updates_whole_tensors() && !has_optimizer(step.offload) &&
+         !(passes && passes->contains("update_beside")) && context.stop_after.empty() &&
+         !context.disabled.contains("keep_codes");
+}
+
+// Runs what is left on a joined program whose micro-batches are as they will run.
+Program finished(Program joined, const RunSpec& step, PassContext context,
+                 const MakesProgram& make) {
+  const std::set<std::string_view> of_updates{"keep_codes", "join", "materialize", "overlap",
+                                              "schedule"};
+  for (const auto& [name, doc] : pipeline_passes()) {
+    if (!of_updates.contains(name)) context.disabled.insert(name);
+  }
+  context.start_after = kBeforeCodes;
+  return make(joined, step, context).program;
+}
+
 }  // namespace
 
 PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
@@ -278,11 +304,16 @@ PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& con
   const Type loss = first.type(first.find_output("loss"));
   PassContext of_update = context;
   of_update.has_gradients = true;
+  const bool keeps_codes = may_keep_codes(step, context);
+  if (keeps_codes) of_update.stop_after = kBeforeCodes;
   const PipelineResult update = make(update_before_passes(step, leaves, loss), step, of_update);
   Joined joined(step, first.name);
   joined.add_micro_batch(first, 0);
   for (std::int64_t i = 1; i < step.accumulate; ++i) joined.add_micro_batch(parts[1].program, i);
-  PipelineResult out{assign_updates(joined.finish(update.program)), std::move(parts[1].reports)};
+  Program whole = joined.finish(update.program);
+  of_update.stop_after.clear();
+  if (keeps_codes) whole = finished(std::move(whole), step, of_update, make);
+  PipelineResult out{assign_updates(whole), std::move(parts[1].reports)};
   if (step.verify) verify(out.program, VerifyStage::kMaterialized);
   return out;
 }

@@ -57,9 +57,9 @@ Weight largest_weight(const Store& store) {
   return out;
 }
 
-// AdamW moves a weight by about the learning rate in each step.
+// AdamW moves a weight by about the learning rate in each step, Muon by a fifth of it or more.
 bool is_fast(const TrainOptions& options, const TrainStep& step) {
-  return options.run.optimizer.kind == OptimizerKind::kAdamw && step.lr > kLargestUsualRate;
+  return options.run.optimizer.kind != OptimizerKind::kSgd && step.lr > kLargestUsualRate;
 }
 
 // Reasons for a finite loss with gradients that are not finite.

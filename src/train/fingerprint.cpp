@@ -54,12 +54,12 @@ Json model_of(const Run& run) {
   return out;
 }
 
-// No flag sets these; another caller of the library may.
+// No flag sets the numbers; another caller of the library may.
 Json optimizer_of(const Run& run) {
   const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
-  const char* kind = o.kind == OptimizerKind::kAdamw ? "adamw" : "sgd";
-  return Json::Array{kind, scaling.growth, scaling.backoff, scaling.growth_interval};
+  return Json::Array{std::string(name_of(o.kind)), scaling.growth, scaling.backoff,
+                     scaling.growth_interval};
 }
 
 // Checkpoints of versions without options for them hold these behind the optimizer's kind.
@@ -75,12 +75,13 @@ std::string validation_text(std::int64_t held_out, std::int64_t tokens) {
 
 using R = const Run&;
 
-// The fields of the run that decide its bits, but for the model, which is an entry of its own, and
-// the mode, which is always a step.
+// The fields of the run that decide its bits, but for the model and the optimizer, which are
+// entries of their own, and the mode, which is always a step.
 void add_fields(std::vector<Entry>& out) {
   for (const RunField& field : run_fields()) {
     const bool decides_bits = field.role == FieldRole::kProgram || field.role == FieldRole::kBits;
     if (!decides_bits || field.group == FieldGroup::kModel || field.name == "mode") continue;
+    if (field.name == "optimizer") continue;
     out.push_back({.key = field.name,
                    .value = [&field](R r) { return field.value(r.options.run); },
                    .on_change = field.is_kept ? OnChange::kRefuse : OnChange::kAsk,

@@ -26,8 +26,7 @@ std::uint64_t number_of(const std::string& checksum) {
 
 // False for the gradients of accumulation, which every step computes anew.
 bool is_saved(std::string_view state) {
-  return state.starts_with(kAdamwStates) || state.starts_with(kLossScale) ||
-         state == kLargestMagnitudes;
+  return is_optimizer_state(state) || state.starts_with(kLossScale) || state == kLargestMagnitudes;
 }
 
 // kParameter: all weights, also those that are not trained.

@@ -47,6 +47,22 @@ std::vector<TrainField> all_fields() {
            &OptimizerOptions::beta2);
   of_adamw("eps", "added to the root of that mean, before its bias is corrected", kLeastEps, 1,
            &OptimizerOptions::eps);
+  const auto of_muon = [](TrainField& field) {
+    field.is_optional = true;
+    field.no_effect = "AdamW updates all weights, and it is for the steps of Muon";
+    field.needs = TRACESTEP_OPTION(optimizer) " muon";
+    field.applies = [](const TrainOptions& o) {
+      return o.run.optimizer.kind == OptimizerKind::kMuon;
+    };
+  };
+  of_muon(rows.real(row("momentum", kProgram, "Muon's decay of the mean of gradients"), 0,
+                    kMostBeta,
+                    in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::momentum)));
+  of_muon(rows.choice(row("muon_scale", kProgram,
+                          "the length of Muon's steps: AdamW's, so that one rate is for both, or "
+                          "sqrt(max(1, out/in)) rates for a matrix [out, in]"),
+                      kAllMuonScales,
+                      in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::muon_scale)));
   rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
               kAllDecayOn, in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
       .is_optional = true;

@@ -398,7 +398,7 @@ void Trainer::read_ahead(std::int64_t number) {
 
 void Trainer::set_rates(const TrainStep& step) {
   step_->set_scalar("lr", step.lr);
-  if (options_.run.optimizer.kind != OptimizerKind::kAdamw) return;
+  if (options_.run.optimizer.kind == OptimizerKind::kSgd) return;
   const OptimizerOptions& o = options_.run.optimizer;
   // Skipped steps do not count: they left the moments as they were.
   const std::int64_t t = step.step - step.skipped_steps;
@@ -418,9 +418,11 @@ void Trainer::warn_of_skips(const TrainStep& step, bool skipped) {
 }
 
 std::optional<NotFinite> Trainer::find_cause(std::int64_t index) {
-  const auto parameters = parameters_of(store()), moments = states_of(store(), kAdamwStates);
+  const auto parameters = parameters_of(store());
+  auto moments = states_of(store(), kAdamwStates);
+  moments.merge(states_of(store(), kMuonStates));
   Search search(group_);
-  for (const auto* tensors : {&parameters, &moments}) {
+  for (const auto* tensors : {&parameters, &std::as_const(moments)}) {
     search.look([&] { return find_not_finite(TensorMap(tensors->begin(), tensors->end())); });
   }
   const auto before = states_of(store(), kLossScale);

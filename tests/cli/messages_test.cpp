@@ -60,6 +60,18 @@ TEST(MessagesTest, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
                "and larger ones"},
            Mistake{"bench --fp8-scaling current", 2, "no step has products in 8 bits"},
            Mistake{"bench --mode forward --moments 8bit", 2, "there are no moments"},
+           Mistake{"bench --mode forward --optimizer muon", 2,
+                   "[--optimizer] nothing is updated, so there is no optimizer; leave it out, or "
+                   "give --mode step"},
+           Mistake{"memory --size tiny --mode step --optimizer muon --moments 8bit", 2,
+                   "[--moments] 8bit with optimizer muon: its mean of gradients has no codes; give "
+                   "moments bf16, or optimizer adamw"},
+           Mistake{
+               "memory --size tiny --mode step --optimizer muon --freeze layers", 2,
+               "[--optimizer] muon is for the matrices of layers, and no layer of the model has "
+               "one to train; give optimizer adamw"},
+           Mistake{"memory --size tiny --optimizer muon --as pytorch", 2,
+                   "[--optimizer] muon: a step of PyTorch is estimated with AdamW alone"},
            Mistake{"bench --format jsn", 2, "did you mean json?"},
            Mistake{"bench --device cpuu", 2, "did you mean cpu?"},
            Mistake{"bench --parallel 8", 2, "did you mean dp=8?"},

@@ -144,6 +144,26 @@ TEST_F(TrainTest, MomentsAreKeptInTheirDtypeAndResumed) {
   EXPECT_THAT(other.err, testing::Not(testing::HasSubstr("--change")));
 }
 
+TEST_F(TrainTest, MuonIsResumedAndStaysMuon) {
+  const std::string train =
+      "train --text text.txt --optimizer muon --momentum 0.9 --muon-scale original" + kSizes;
+  ASSERT_EQ(run(train + " --steps 6 --save whole.safetensors").status, 0);
+  ASSERT_EQ(run(train + " --steps 3 --checkpoint muon").status, 0);
+  const SafetensorsFile states(folder_.path() / "muon/step-00000003/state.safetensors");
+  EXPECT_EQ(states.read("muon.m.layers.0.ffn.w1.weight").dtype, DType::kF32);
+  EXPECT_EQ(states.find("adamw.m.layers.0.ffn.w1.weight"), nullptr);
+  EXPECT_NE(states.find("adamw.m.lm_head.weight"), nullptr);
+  const std::string resume = "train --checkpoint muon --resume --steps 6";
+  ASSERT_EQ(run(resume + " --save parts.safetensors").status, 0);
+  EXPECT_EQ(file("whole.safetensors"), file("parts.safetensors"));
+  const ProgramRun other = run(resume + " --optimizer adamw");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, testing::HasSubstr("other optimizer: [\"muon\""));
+  EXPECT_EQ(run("train --text text.txt --steps 1 --momentum 0.9" + kSizes).err,
+            "tracestep: [--momentum] AdamW updates all weights, and it is for the steps of Muon; "
+            "leave it out, or give --optimizer muon\n");
+}
+
 TEST_F(TrainTest, MomentsInEightBitsAreResumedAndKeptWhole) {
   const std::string train = "train --text text.txt --moments 8bit --lr 0.01" + kSizes;
   ASSERT_EQ(run(train + " --steps 6 --save whole.safetensors").status, 0);

@@ -12,6 +12,7 @@
 #include "passes/form_passes.h"
 #include "passes/pipeline.h"
 #include "spec/fields.h"
+#include "spec/micro_batches.h"
 #include "support/backends.h"
 #include "support/host_values.h"
 #include "support/run_program.h"
@@ -39,15 +40,24 @@ std::vector<RunSpec> all_steps() {
   out[2].optimizer.guard_finite = true;
   out[3].compile_passes = {"shadow"};  // a product for each weight
   out[4].recompute = Recomputation::blocks();
+  for (std::size_t i : {0, 1, 4}) {
+    out.push_back(out[i]);
+    out.back().accumulate = 3;
+  }
   return out;
 }
 
 // Takes the passes of a GPU, whatever the device: ops without a kernel are decomposed.
 Program program_of(const RunSpec& spec, const Device& device, bool keeps) {
   PassContext context{.traits = kGpu};
-  context.has_kernel = [&](const OpDef& op) { return op.only_on_gpus || device.has_kernel(op); };
   if (!keeps) context.disabled.insert("keep_codes");
-  return run_pipeline(forward_program(spec), spec, context).program;
+  const auto make = [&](const Program& program, const RunSpec& run, PassContext own) {
+    own.traits = kGpu;
+    own.has_kernel = [&](const OpDef& op) { return op.only_on_gpus || device.has_kernel(op); };
+    return run_pipeline(program, run, own);
+  };
+  return spec.accumulate > 1 ? step_of_micro_batches(spec, context, make).program
+                             : make(forward_program(spec), spec, context).program;
 }
 
 // The program for a device that has all kernels.
@@ -120,6 +130,21 @@ TEST_F(KeepCodesTest, CodesTakeThePlaceOfNarrowCopies) {
   EXPECT_EQ(bytes(program), bytes(without));
   // Eight quantizations less, and six launches more.
   EXPECT_EQ(launch_count(program), launch_count(without) - 2);
+}
+
+// As many launches as in a step of one batch check and write codes, whatever the micro-batches are.
+TEST_F(KeepCodesTest, MicroBatchesReadTheCodesThatTheUpdateWrote) {
+  RunSpec spec = step_in_8_bits();
+  spec.accumulate = 4;
+  const Program program = step_program(spec, kGpu);
+  EXPECT_EQ(count_of(program, "refresh_codes"), 3);
+  EXPECT_EQ(count_of(program, "adamw_codes"), 3);
+  spec.shape.batch = 4;
+  spec.model.vocab = 32;
+  spec.parallel.ranks = 2;  // each with whole weights
+  EXPECT_EQ(count_of(step_program(spec, kGpu), "adamw_codes"), 3);
+  spec.parallel.shard = 1;
+  EXPECT_EQ(count_of(step_program(spec, kGpu), "adamw_codes"), 0);
 }
 
 TEST_F(KeepCodesTest, OnlyWholeStepsOfWholeWeightsWithDelayedScalesDo) {

@@ -197,6 +197,23 @@ TEST_F(RanksTest, SoTheyDoWithClippingRecomputationAndBothExecutors) {
   }
 }
 
+// Each rank gathers what a matrix's step is made of, and keeps its part of it.
+TEST_F(RanksTest, SoTheyDoWithMuon) {
+  for (const Moments moments : {Moments::kF32, Moments::kBF16}) {
+    RunSpec spec = small_step("reference");
+    spec.optimizer.kind = OptimizerKind::kMuon;
+    spec.optimizer.clip = 0.01;
+    spec.optimizer.weight_decay = 0.1;
+    spec.optimizer.moments = moments;
+    spec.executor = moments == Moments::kF32 ? ExecutorKind::kEager : ExecutorKind::kArena;
+    const Result one = run(spec);
+    for (const char* choice : kChoices) {
+      spec.parallel = parse_parallel("parallel", choice);
+      expect_same(one, run(spec, one.weights), 1e-10, choice);
+    }
+  }
+}
+
 // Combines all choices of a step with a long context (bench/results/parallel-h200x2.md).
 TEST_F(RanksTest, SoTheyDoWithALongContextsChoices) {
   RunSpec spec = small_step("reference");

@@ -169,6 +169,20 @@ TEST_F(TensorParallelTest, SoTheyDoWithClippingRecomputationAndBothExecutors) {
   }
 }
 
+TEST_F(TensorParallelTest, SoTheyDoWithMuonWhoseMatricesAreGatheredWhole) {
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
+    RunSpec spec = small_step("reference");
+    spec.optimizer.kind = OptimizerKind::kMuon;
+    spec.optimizer.weight_decay = 0.1;
+    spec.executor = executor;
+    const Result one = run(spec);
+    for (const char* choice : kChoices) {
+      spec.parallel = parse_parallel("parallel", choice);
+      expect_same(one, run(spec), 1e-10, fmt::format("{}, {}", choice, name_of(executor)));
+    }
+  }
+}
+
 TEST_F(TensorParallelTest, SoTheyDoWithPrimitiveOpsFlashAttentionAndTheSumOfLogits) {
   RunSpec primitive = small_step("reference"), flash = primitive, logits = primitive;
   primitive.ops = Granularity::kPrimitive;
@@ -201,8 +215,10 @@ TEST_F(TensorParallelTest, InFloat32TheyDifferByRoundingAlone) {
 TEST_F(TensorParallelTest, MixedPrecisionWorksInEveryForm) {
   RunSpec spec = small_step("cpu");
   spec.optimizer.report_norm = true;
-  for (const char* precision : {"bf16", "bf16-pure"}) {
-    spec.precision = parse_precision("precision", precision);
+  for (const char* precision : {"bf16", "bf16-pure", "bf16 muon"}) {
+    const std::string words = precision;
+    spec.precision = parse_precision("precision", words.substr(0, words.find(' ')));
+    if (words.ends_with("muon")) spec.optimizer.kind = OptimizerKind::kMuon;
     spec.parallel = {};
     const Result one = run(spec);
     for (const char* choice : kChoices) {

@@ -251,6 +251,19 @@ TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
   }
 }
 
+TEST_F(LoopTest, RunsOfMuonResumeExactlyInEveryForm) {
+  for (const Moments moments : {Moments::kF32, Moments::kBF16}) {
+    for (const std::int64_t accumulate : {1, 2}) {
+      TrainOptions whole = tiny_options();
+      whole.run.optimizer.kind = OptimizerKind::kMuon;
+      whole.run.optimizer.moments = moments;
+      whole.run.optimizer.momentum = 0.9;
+      whole.run.accumulate = accumulate;
+      expect_exact_resume(whole, TempFolder().path());
+    }
+  }
+}
+
 // Frozen weights are in the checkpoint, so that nothing else is needed, and in 16 bits do not move.
 TEST_F(LoopTest, AdaptersAndFrozenPartsResumeExactlyAndKeepTheirBase) {
   for (const char* precision : {"fp32", "bf16"}) {

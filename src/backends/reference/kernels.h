@@ -22,6 +22,7 @@ void add_attention(KernelTable& table);        // attention
 void add_flash_attention(KernelTable& table);  // flash_attention, flash_attention_grad
 void add_cross_entropy(KernelTable& table);    // cross_entropy, cross_entropy_grad
 void add_adamw(KernelTable& table);            // adamw
+void add_newton_schulz(KernelTable& table);    // newton_schulz
 void add_moment_codes(KernelTable& table);     // moment_codes, from_moment_codes
 void add_sequences(KernelTable& table);        // cumsum, dropout, pow
 void add_nf4(KernelTable& table);              // widen_nf4
@@ -33,7 +34,7 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {
     add_matmul,      add_gathers,         add_softmax,
     add_rms_norm,    add_layer_norm,      add_rope,
     add_attention,   add_flash_attention, add_cross_entropy,
-    add_adamw,       add_moment_codes,    add_sequences,
-    add_nf4};
+    add_adamw,       add_newton_schulz,   add_moment_codes,
+    add_sequences,   add_nf4};
 
 }  // namespace tracestep::reference

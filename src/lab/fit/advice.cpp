@@ -30,8 +30,9 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
   if (is_stored_narrow) return "another task: weights are rounded after every update";
   if (a.shape.batch != b.shape.batch) return "smaller batch; accumulate gradients for the same one";
   if (a.optimizer.moments != b.optimizer.moments) {
-    return b.optimizer.moments == Moments::k8Bit ? "AdamW's states in 8 bits, rounded at random"
-                                                 : "AdamW's states rounded at random";
+    if (b.optimizer.moments == Moments::k8Bit) return "AdamW's states in 8 bits, rounded at random";
+    return b.optimizer.kind == OptimizerKind::kMuon ? "the optimizer's states rounded at random"
+                                                    : "AdamW's states rounded at random";
   }
   if (a.precision != b.precision) return "products in bfloat16";
   const bool same_sums = a.ops == b.ops && a.attention == b.attention &&

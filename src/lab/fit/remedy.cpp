@@ -186,7 +186,9 @@ Choices narrower_moments(const RunSpec& step) {
     out.push_back({severity, [=](RunSpec& s) { s.optimizer.moments = moments; }});
   };
   add(ChangeSeverity::kOtherStates, Moments::kBF16);
-  if (step.parallel.updates_whole_tensors()) add(ChangeSeverity::kCodedStates, Moments::k8Bit);
+  const bool may_code =
+      step.parallel.updates_whole_tensors() && step.optimizer.kind != OptimizerKind::kMuon;
+  if (may_code) add(ChangeSeverity::kCodedStates, Moments::k8Bit);
   return out;
 }
 

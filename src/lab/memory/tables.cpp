@@ -56,7 +56,7 @@ std::string source_of(const Program& program, const MappedBuffer& buffer) {
 }
 
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer) {
-  for (const std::string_view state : {kFirstMoment, kSecondMoment}) {
+  for (const std::string_view state : {kFirstMoment, kSecondMoment, kMuonMomentum}) {
     if (buffer.op == "state" && buffer.path.starts_with(std::string(state) + ".")) {
       std::string parameter = buffer.path.substr(state.size() + 1);
       const std::string scales = fmt::format(".{}", kMomentScales);

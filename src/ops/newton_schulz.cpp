@@ -1,0 +1,77 @@
+// The polar factor of a matrix, nearly: what Muon makes of a mean of gradients. Five steps of an
+// odd polynomial of degree 5 pull all singular values towards 1, of which some stay between 0.7
+// and 1.2.
+#include <cmath>
+
+#include "ops/functions.h"
+#include "ops/registers.h"
+#include "ops/rules.h"
+
+namespace tracestep::ops {
+namespace {
+
+using Expansion = const OpExpansion&;
+
+constexpr std::int64_t kSteps = 5;
+// x ← a·x + b·x³ + c·x⁵ of every singular value.
+constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
+constexpr double kLeastNorm = 1e-7;
+
+std::vector<Type> polar_type(const OpCall& c) {
+  rules::require_floating(c, 0);
+  if (c.inputs[0].shape.rank() != 2) {
+    fail_usage(c.op, "x is {}; a matrix is expected", c.inputs[0].str());
+  }
+  return {c.inputs[0]};
+}
+
+// With Z = c^¼·X the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that G² is added to as it
+// is made. Where there are more rows than columns, G = Zᵀ·Z stands on the other side: the products
+// are as small, and nothing is transposed.
+std::vector<Val> decomposed(Expansion e) {
+  const Val x = e.inputs[0];
+  const bool is_tall = x.dim(0) > x.dim(1);
+  const double root = std::sqrt(kQuintic), scale = std::sqrt(root);
+  const auto multiply_add = [&](Val a, Val b, Val c) {
+    return e.builder.call1("matmul_add", {a, b, c});
+  };
+  const Val norm = e.builder.call1("global_norm", {x});
+  const Val least = fill(e.builder, kLeastNorm, norm.type());
+  const Val inverse = unary("reciprocal", binary("maximum", norm, least));
+  Val z = mul(x, broadcast_to(cast(affine(inverse, scale), x.dtype()), x.shape()));
+  for (std::int64_t i = 0; i < kSteps; ++i) {
+    const Val gram = matmul(z, z, {.transpose_a = is_tall, .transpose_b = !is_tall});
+    const Val terms = multiply_add(gram, gram, affine(gram, kCubic / root));
+    const Val linear = affine(z, kLinear);
+    z = is_tall ? multiply_add(z, terms, linear) : multiply_add(terms, z, linear);
+  }
+  return {affine(z, 1.0 / scale)};
+}
+
+std::int64_t polar_flops(const OpCall& c) {
+  const Shape& shape = c.inputs[0].shape;
+  const std::int64_t least = std::min(shape[0], shape[1]);
+  return kSteps * 2 * least * (2 * shape.product() + least * least);
+}
+
+}  // namespace
+
+void register_newton_schulz() {
+  register_op({.name = "newton_schulz",
+               .doc = "Nearly U·Vᵀ of x = U·S·Vᵀ, by five steps X ← a·X + b·(X·Xᵀ)·X + "
+                      "c·(X·Xᵀ)²·X from x over its norm, with a, b, c = 3.4445, -4.7750, 2.0315; "
+                      "products are of the dtype of x.",
+               .source = "Jordan et al. 2024, Muon; Björck and Bowie 1971",
+               .inputs = {"x"},
+               .outputs = {"y"},
+               .kernel_class = KernelClass::kOptimizer,
+               .precision_class = PrecisionClass::kKeep,
+               .composite = Composite::kOptimizer,
+               .infer = polar_type,
+               .accepts = rules::contiguous,
+               .decompose = decomposed,
+               .flops = polar_flops,
+               .always_decompose = true});
+}
+
+}  // namespace tracestep::ops
