@@ -11,15 +11,20 @@ namespace tracestep::ops {
 // The attribute of ops whose calls may run beside the other nodes (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
-          "0: between the other nodes; 1: beside them"};
+          "0: between the other nodes; 1 and 2: beside them"};
+}
+
+inline AttrDef batch_attr() {
+  return {"batch", AttrKind::kInt, AttrValue(std::int64_t{0}),
+          "neighbours with the same number are issued together; 0: alone"};
 }
 
 // Throws Error{kUsage} where the call names a lane that there is not.
 inline void require_lane(const OpCall& call) {
   const AttrValue* lane = call.attrs.find("lane");
   const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
-  if (number == 0 || number == 1) return;
-  fail_usage(call.op, "there is no lane {}; 0 and 1 are possible", number);
+  if (number >= 0 && number <= 2) return;
+  fail_usage(call.op, "there is no lane {}; 0, 1 and 2 are possible", number);
 }
 
 // The attribute of losses whose rows of logits may end in padding, columns that do not count. How

@@ -27,10 +27,12 @@ class Autograd {
     mark_needed();
     for (const Node& node : program_.nodes) rewriter_.copy(node);
     seed(loss);
-    for (std::size_t i = program_.nodes.size(); i-- > 0;) backward(program_.nodes[i]);
-    for (ValueId leaf : program_.leaves) {
-      if (wants(program_.value(leaf))) finish_leaf(leaf);
+    const std::vector<std::vector<ValueId>> complete = complete_at();
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      backward(program_.nodes[i]);
+      for (const ValueId leaf : complete[i]) finish_leaf(leaf);
     }
+    for (const ValueId leaf : complete.back()) finish_leaf(leaf);
     return rewriter_.finish();
   }
 
@@ -38,6 +40,22 @@ class Autograd {
   bool wants(const Value& leaf) const {
     if (!is_floating(leaf.type.dtype)) return false;
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
+  }
+
+  // By node of forward: the leaves whose gradients are complete behind its backward, and which go
+  // into states there, so that what makes them need not wait. Last: those that wait for the end.
+  std::vector<std::vector<ValueId>> complete_at() const {
+    std::vector<std::vector<ValueId>> out(program_.nodes.size() + 1);
+    std::vector<std::size_t> first(program_.values.size(), program_.nodes.size());
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      for (const ValueId input : program_.nodes[i].inputs) first[at(input)] = i;
+    }
+    const bool is_early = options_.kind != GradientKind::kTransient;
+    for (const ValueId leaf : program_.leaves) {
+      if (!wants(program_.value(leaf))) continue;
+      out[is_early ? first[at(leaf)] : program_.nodes.size()].push_back(leaf);
+    }
+    return out;
   }
 
   // A value needs a gradient when it depends on a wanted leaf through floating values.
@@ -142,10 +160,19 @@ class Autograd {
       b.output(name, grad);
       return;
     }
-    const Val state =
-        b.state_of(rewriter_.map(id), kGradientPrefix, leaf.type.dtype, Role::kGradient);
+    if (options_.narrow_sums) grad = before_widening(grad);
+    const Val state = b.state_of(rewriter_.map(id), kGradientPrefix, grad.dtype(), Role::kGradient);
     b.update(state, options_.kind == GradientKind::kPersistent ? b.call1("assign", {state, grad})
                                                                : b.call1("add", {state, grad}));
+  }
+
+  // The gradient as it was before a cast widened it.
+  Val before_widening(Val grad) {
+    const Program& made = rewriter_.builder().program();
+    const NodeId maker = made.value(grad.id).producer;
+    if (maker == kNoNode || !made.node(maker).op->only_converts) return grad;
+    const ValueId from = made.node(maker).inputs[0];
+    return is_low_precision(made.type(from).dtype) ? rewriter_.builder().at(from) : grad;
   }
 
   const Program& program_;

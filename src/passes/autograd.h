@@ -13,6 +13,8 @@ struct AutogradOptions {
   GradientKind kind = GradientKind::kTransient;
   // Starts from the state "loss_scale" instead of 1, which multiplies all gradients by it.
   bool scaled = false;
+  // Gradients that are states: what is widened last is kept, and added up, as it was before.
+  bool narrow_sums = false;
   // Also differentiates with respect to floating inputs (tests, the attention benchmark).
   bool inputs = false;
 };

@@ -77,8 +77,22 @@ bool updates_early(const Options& o) {
   return steps(o) && o.run.updates == UpdateTime::kEarly;
 }
 
+// True if the user named the compile pass: it then also runs on devices that have no use for it.
+bool names(const RunSpec& run, const std::string& pass) {
+  return run.compile_passes && run.compile_passes->contains(pass);
+}
+
 bool offloads(const Options& o) {
   return has_optimizer(o.run.offload) && o.context.traits.has_own_memory();
+}
+
+// True if updates are to read buffers of the device in the place of what lies in the host's memory;
+// among several ranks lanes are for collectives.
+bool streams_states(const Options& o) {
+  const bool is_on =
+      o.run.compile_passes ? names(o.run, "stream_states") : has_arena(o.run.executor);
+  return is_on && !o.context.disabled.contains("stream_states") && offloads(o) && steps(o) &&
+         o.context.traits.has_lanes() && !o.run.parallel.is_on();
 }
 
 bool offloads_saved(const Options& o) {
@@ -89,11 +103,6 @@ bool offloads_saved(const Options& o) {
 // True where the update of a weight can write its narrow copy.
 bool keeps_shadows(const Options& o) {
   return trains(o) && o.run.updates == UpdateTime::kEnd;
-}
-
-// True if the user named the compile pass: it then also runs on devices that have no use for it.
-bool names(const RunSpec& run, const std::string& pass) {
-  return run.compile_passes && run.compile_passes->contains(pass);
 }
 
 bool pads(const Options& o) {
@@ -202,7 +211,9 @@ bool scales(const Options& o) {
 }
 
 Program differentiate(const Program& p, const Options& o) {
-  return autograd(p, {.kind = o.run.gradients, .scaled = scales(o)});
+  return autograd(p, {.kind = o.run.gradients,
+                      .scaled = scales(o),
+                      .narrow_sums = o.run.grad_accum_dtype == GradientSums::kLow});
 }
 
 // Nothing is dropped where nothing is trained.
@@ -450,8 +461,9 @@ std::vector<Pass> memory_passes() {
        .needed = updates_beside,
        .run =
            [](const Program& p, const Options& o) {
-             return update_beside(p, updates_at_end(o),
-                                  [&](const OpDef& op) { return has_kernel(o, op); });
+             return update_beside(
+                 p, updates_at_end(o), [&](const OpDef& op) { return has_kernel(o, op); },
+                 streams_states(o));
            },
        .compiles = true,
        // Pays where the updates wait for the bus to the host (bench/results/cuda-h200.md).
@@ -461,8 +473,8 @@ std::vector<Pass> memory_passes() {
        .needed = updates_at_end,
        .run =
            [](const Program& p, const Options& o) {
-             return join(
-                 p, [&](const OpDef& op) { return has_kernel(o, op); }, o.run.parallel);
+             const auto has = [&](const OpDef& op) { return has_kernel(o, op); };
+             return streams_states(o) ? join_in_streams(p, has) : join(p, has, o.run.parallel);
            },
        .compiles = true},
       {"update_early", "updates inside backward, as soon as their gradients are there",
@@ -477,6 +489,12 @@ std::vector<Pass> memory_passes() {
       {"offload_activations", "what backward reads of other layers in the host's memory meanwhile",
        offloads_saved,
        [](const Program& p, const Options& o) { return offload_activations(p, o.context.traits); }},
+      {.name = "stream_states",
+       .doc = "moments and weights of the host's memory copied in and out beside updates of others",
+       .needed = streams_states,
+       .run = [](const Program& p, const Options&) { return stream_states(p); },
+       .compiles = true,
+       .pays = [](const RunSpec& run) { return has_optimizer(run.offload); }},
       {"keep_saved", "forward alone, holding what backward would read",
        [](const Options& o) { return o.run.mode == Mode::kForward; },
        [](const Program& p, const Options&) { return keep_saved(p); }},

@@ -64,6 +64,7 @@ struct RunSpec {
   LaunchOrder launch_order = LaunchOrder::kSerial;
   UpdateTime updates = UpdateTime::kEnd;
   Offload offload = Offload::kNone;
+  GradientSums grad_accum_dtype = GradientSums::kF32;  // of steps in micro-batches
   Recomputation recompute = {};
   // Some targets do not count (nn/transformer.h); those of packed rows never do all.
   bool masks_targets = false;

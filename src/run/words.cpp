@@ -21,6 +21,10 @@ std::string_view name_of(Offload offload) {
                                  {"none", "optimizer", "activations", "optimizer+activations"});
 }
 
+std::string_view name_of(GradientSums sums) {
+  return sums == GradientSums::kF32 ? "fp32" : "low";
+}
+
 std::string_view name_of(Moments moments) {
   return word_of<Moments::k8Bit>(moments, {"fp32", "bf16", "8bit"});
 }

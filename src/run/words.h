@@ -57,6 +57,14 @@ constexpr Offload offload_of(bool optimizer, bool activations) {
   return optimizer ? Offload::kOptimizer : Offload::kNone;
 }
 
+// In which dtype the gradients of micro-batches are added up.
+enum class GradientSums : std::uint8_t {
+  kF32,
+  kLow,  // that of the products that make them
+};
+inline constexpr GradientSums kAllGradientSums[] = {GradientSums::kF32, GradientSums::kLow};
+std::string_view name_of(GradientSums sums);  // "fp32", "low"
+
 // How AdamW's m and v are stored.
 enum class Moments : std::uint8_t {
   kF32,

@@ -119,10 +119,10 @@ class Device {
   // between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // Native stream for LaunchContext::stream, of lane 0. Work of lane 1 may run at the same time;
-  // the issuing thread orders both by lane events.
+  // Native stream for LaunchContext::stream, of lane 0. Work of other lanes may run at the same
+  // time; the issuing thread orders them by lane events.
   virtual void* stream() { return nullptr; }
-  virtual void* stream_beside() { return stream(); }
+  virtual void* stream_beside(int /*lane*/) { return stream(); }
   // Room for `count` events; nullptr: the device has one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
   // The group that the device is a rank of; nullptr: it runs alone. The group must outlive what is

@@ -24,8 +24,8 @@ class EventMarks final : public Marks {
   std::vector<cudaEvent_t> events_;
 };
 
-// Events of lane 0 and lane 1. While lane 0 is captured, lane 1 is captured with it from its first
-// wait on.
+// Events of lanes. While lane 0 is captured, another lane is captured with it from its first wait
+// on.
 class StreamEvents final : public LaneEvents {
  public:
   // The stream of a lane is asked for each time: a device that joins a group has another lane 1.
