@@ -280,12 +280,12 @@ TEST_F(OffloadedStepTest, ACompiledStepMovesThemBesideItsBackward) {
   const Program program = step_program(spec, *device);
   EXPECT_GT(copies(program, "reload"), 50);
   EXPECT_EQ(copies(program, "reload"), copies(program, "offload"));
-  const auto last_product = std::ranges::find_last_if(program.nodes, [](const Node& node) {
-    return node.op->kernel_class == KernelClass::kGemm;
-  });
-  const auto beside = std::ranges::count_if(
-      program.nodes.begin(), last_product.begin(),
-      [](const Node& node) { return node.op->name == "offload"; });
+  const auto last_product = std::ranges::find_if(
+      program.nodes.rbegin(), program.nodes.rend(),
+      [](const Node& node) { return node.op->kernel_class == KernelClass::kGemm; });
+  const auto beside =
+      std::count_if(last_product, program.nodes.rend(),
+                    [](const Node& node) { return node.op->name == "offload"; });
   EXPECT_GT(beside, copies(program, "offload") / 2);
   // Where all wait for the norm they run beside each other.
   spec.optimizer.clip = 1.0;
@@ -308,7 +308,7 @@ TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
   const CounterRng rng(7, "offloaded steps");
   std::uint64_t index = 0;
   int streamed = 0;
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 30; ++i) {
     RunSpec spec = large_step();
     spec.executor = one_of(rng, index, {ExecutorKind::kEager, ExecutorKind::kArena,
                                         ExecutorKind::kCompiled, ExecutorKind::kCompiled});
@@ -337,7 +337,7 @@ TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
     const Program plain = step_program(spec, *device);
     EXPECT_EQ(total_cost(program).flops, total_cost(plain).flops);
   }
-  EXPECT_GT(streamed, 10);
+  EXPECT_GT(streamed, 5);
 }
 
 }  // namespace

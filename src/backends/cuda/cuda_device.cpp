@@ -193,7 +193,7 @@ class CudaDevice final : public Device, public EnergyCounter {
   }
   void synchronize() override {
     cuda::wait_for(stream_.handle());
-    cuda::wait_for(handle_beside());
+    for (int lane = 1; lane < kLaneCount; ++lane) cuda::wait_for(handle_beside(lane));
     throw_fault();
   }
   bool is_asynchronous() const override { return true; }
