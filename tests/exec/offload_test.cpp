@@ -242,9 +242,11 @@ std::ptrdiff_t copies(const Program& program, std::string_view op) {
 
 // In guarded memory copies run as late as the plan lets them.
 TEST_F(OffloadedStepTest, StatesThatPassThroughTheDeviceAreTheSameBits) {
+  std::size_t turn = 0;
   for (const testing::Backend& backend : testing::backends_under_test()) {
     for (RunSpec spec : all_steps()) {
       const auto device = backend.make({.threads = 2, .guarded = true});
+      spec.optimizer.moments = kAllMoments[turn++ % std::size(kAllMoments)];
       for (const bool is_joined : {true, false}) {
         if (has_arena(spec.executor))
           spec.compile_passes = {{"shadow", "merge", "join"}};

@@ -20,7 +20,7 @@ namespace tracestep {
 enum class ChangeSeverity : std::uint8_t {
   kSameNumbers,     // updates inside backward, recomputation, the optimizer in the host's memory
   kOtherRoundings,  // sums in another order: fused ops, flash attention, the loss in chunks
-  kOtherPrecision,  // products in bfloat16
+  kOtherPrecision,  // products in bfloat16, sums of micro-batches' gradients in 16 bits
   kOtherStates,     // AdamW's states in bfloat16
   kCodedStates,     // AdamW's states in 8 bits
   kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context, adapters alone
