@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "analysis/buffer_plan.h"
+#include "base/error.h"
 #include "base/indexed.h"
 #include "ir/op_def.h"
 
@@ -22,9 +23,12 @@ class Turns {
       : program_(program),
         plan_(plan),
         out_(program.nodes.size()),
-        last_use_(plan.buffers.size(), kNoNode),
-        read_beside_(plan.buffers.size(), kNoNode),
-        written_beside_(plan.buffers.size(), kNoNode) {}
+        last_use_(plan.buffers.size(), kNoNode) {
+    for (Beside& beside : beside_) {
+      beside.read.assign(plan.buffers.size(), kNoNode);
+      beside.written.assign(plan.buffers.size(), kNoNode);
+    }
+  }
 
   std::vector<Turn> run() {
     find_batches();
@@ -99,56 +103,81 @@ class Turns {
   }
 
   void order(NodeId node) {
-    NodeId needed = must_end_;
-    each_input(node, [&](std::size_t b) {
-      needed = std::max(needed, written_beside_[b]);
-      if (last_use_[b] == node && is_moved(b)) needed = std::max(needed, read_beside_[b]);
-    });
-    each_output(node, [&](std::size_t b) {
-      needed = std::max({needed, written_beside_[b], read_beside_[b]});
-    });
+    for (int lane = 1; lane < kLaneCount; ++lane) order_behind(node, lane);
     last_of_lane_0_ = node;
-    if (needed == kNoNode || needed <= joined_) return;
-    joined_ = batch_end_[at(needed)];
-    out_[at(node)].wait = joined_;
   }
 
-  // True for a buffer that a copy on lane 1 reads: it is free when its last reader on lane 0 is
+  void order_behind(NodeId node, int lane) {
+    Beside& beside = beside_[at(lane)];
+    NodeId needed = beside.must_end;
+    each_input(node, [&](std::size_t b) {
+      needed = std::max(needed, beside.written[b]);
+      if (last_use_[b] == node && is_moved(b, lane)) needed = std::max(needed, beside.read[b]);
+    });
+    each_output(node, [&](std::size_t b) {
+      needed = std::max({needed, beside.written[b], beside.read[b]});
+    });
+    if (needed == kNoNode || needed <= beside.joined) return;
+    beside.joined = batch_end_[at(needed)];
+    out_[at(node)].waits[at(lane)] = beside.joined;
+  }
+
+  // True for a buffer that a copy on the lane reads: it is free when its last reader on lane 0 is
   // done.
-  bool is_moved(std::size_t buffer) const {
-    const NodeId reader = read_beside_[buffer];
+  bool is_moved(std::size_t buffer, int lane) const {
+    const NodeId reader = beside_[at(lane)].read[buffer];
     return reader != kNoNode && plan_.buffers[buffer].first != kNoNode &&
            program_.node(reader).op->kernel_class == KernelClass::kCopy;
   }
 
   void order_beside(NodeId node) {
+    const int lane = out_[at(node)].lane;
+    Beside& own = beside_[at(lane)];
     if (out_[at(node)].opens_batch) {
-      if (in_flight_.size() == kBatchesInFlight) {
-        if (in_flight_.front().frees) must_end_ = in_flight_.front().end;
-        in_flight_.pop_front();
+      if (own.in_flight.size() == kBatchesInFlight) {
+        if (own.in_flight.front().frees) own.must_end = own.in_flight.front().end;
+        own.in_flight.pop_front();
       }
-      in_flight_.push_back({batch_end_[at(node)], false});
+      own.in_flight.push_back({batch_end_[at(node)], false});
     }
-    if (last_of_lane_0_ > forked_) out_[at(node)].wait = forked_ = last_of_lane_0_;
+    if (last_of_lane_0_ > own.forked) out_[at(node)].waits[0] = own.forked = last_of_lane_0_;
     each_input(node, [&](std::size_t b) {
-      read_beside_[b] = node;
+      check_met(node, b);
+      own.read[b] = node;
       const bool is_leaf = plan_.buffers[b].first == kNoNode;
-      if (!is_leaf && last_use_[b] == node) in_flight_.back().frees = true;
+      if (!is_leaf && last_use_[b] == node) own.in_flight.back().frees = true;
     });
-    each_output(node, [&](std::size_t b) { written_beside_[b] = node; });
+    each_output(node, [&](std::size_t b) {
+      check_met(node, b);
+      own.written[b] = node;
+    });
+  }
+
+  // Lanes beside lane 0 meet there alone.
+  void check_met(NodeId node, std::size_t buffer) const {
+    for (int lane = 1; lane < kLaneCount; ++lane) {
+      const Beside& other = beside_[at(lane)];
+      if (lane == out_[at(node)].lane) continue;
+      TRACESTEP_CHECK(std::max(other.written[buffer], other.read[buffer]) <= other.joined,
+                      "node {} of lane {} uses what lane {} does, and lane 0 has not waited", node,
+                      out_[at(node)].lane, lane);
+    }
   }
 
   void find_ends() {
     for (std::size_t i = 0; i < out_.size(); ++i) {
       out_[i].until = out_[i].lane == 0 ? batch_end_[i] : last_running_;
     }
-    NodeId done = kNoNode;
-    for (std::size_t i = 0; i < out_.size(); ++i) {
-      if (!plan_.runs[i] || out_[i].lane != 0 || out_[i].wait == kNoNode) continue;
-      for (NodeId node = done + 1; node <= out_[i].wait; ++node) {
-        if (out_[at(node)].lane != 0) out_[at(node)].until = static_cast<NodeId>(i);
+    for (int lane = 1; lane < kLaneCount; ++lane) {
+      NodeId done = kNoNode;
+      for (std::size_t i = 0; i < out_.size(); ++i) {
+        const NodeId wait = out_[i].waits[at(lane)];
+        if (!plan_.runs[i] || out_[i].lane != 0 || wait == kNoNode) continue;
+        for (NodeId node = done + 1; node <= wait; ++node) {
+          if (out_[at(node)].lane == lane) out_[at(node)].until = static_cast<NodeId>(i);
+        }
+        done = wait;
       }
-      done = out_[i].wait;
     }
   }
 
@@ -157,16 +186,21 @@ class Turns {
     bool frees = false;  // it is the last to read one of its operands
   };
 
+  // A lane beside lane 0.
+  struct Beside {
+    std::vector<NodeId> read, written;  // by buffer: the last node that does
+    std::deque<Batch> in_flight = {};
+    NodeId must_end = kNoNode;  // before lane 0 goes on
+    NodeId joined = kNoNode;    // lane 0 has waited for it
+    NodeId forked = kNoNode;    // of lane 0: it has waited for that
+  };
+
   const Program& program_;
   const BufferPlan& plan_;
   std::vector<Turn> out_;
-  std::vector<NodeId> batch_end_;                     // by node
-  std::vector<NodeId> last_use_;                      // by buffer
-  std::vector<NodeId> read_beside_, written_beside_;  // by buffer: the last node of lane 1
-  std::deque<Batch> in_flight_;
-  NodeId must_end_ = kNoNode;  // of lane 1: before lane 0 goes on
-  NodeId joined_ = kNoNode;    // of lane 1: lane 0 has waited for it
-  NodeId forked_ = kNoNode;    // of lane 0: lane 1 has waited for it
+  std::vector<NodeId> batch_end_;          // by node
+  std::vector<NodeId> last_use_;           // by buffer
+  std::array<Beside, kLaneCount> beside_;  // by lane; lane 0 has none
   NodeId last_of_lane_0_ = kNoNode, last_running_ = kNoNode;
 };
 

@@ -1,9 +1,10 @@
-// Lanes: nodes of one lane run one after the other, and nodes of different lanes may run at the
-// same time. Collectives and updates have an attribute for their lane, and collectives one for the
-// batch in which they are issued together. Which nodes must wait for which follows from the
-// buffers.
+// Lanes: nodes of one lane run one after the other, nodes of different lanes at the same time.
+// Collectives, updates and moves between memories say which lane they are on, and which of them are
+// issued together; what has to wait for what follows from the buffers.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "ir/program.h"
@@ -12,29 +13,34 @@ namespace tracestep {
 
 struct BufferPlan;
 
-// When a node may run.
+// Lane 0 is the step's own order. The others run beside it, and meet there alone.
+inline constexpr int kLaneCount = 3;
+
+// When a node runs.
 struct Turn {
   int lane = 0;
-  // The last node of the other lane that must end before this one starts; kNoNode: there is none,
-  // or an earlier node of this lane has waited for it.
-  NodeId wait = kNoNode;
-  // The node from whose start on lane 0 may reuse the buffers that this node uses: for a node on
-  // lane 0, itself; for a node on lane 1, the node of lane 0 that waits for it, or the last node of
-  // the step.
+  // By lane, the last node of that one which must have ended before this one starts; kNoNode: none,
+  // or an earlier node of this lane has waited for it. A node beside lane 0 waits for that alone.
+  std::array<NodeId, kLaneCount> waits{kNoNode, kNoNode, kNoNode};
+  // From this node's start on, lane 0 may do anything with the buffers that the node uses: the node
+  // itself on lane 0; beside it the node of lane 0 that waits for it, or the last one of the step.
   NodeId until = kNoNode;
-  // True for the first (the last) collective of a batch.
-  bool opens_batch = false, closes_batch = false;
+  bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
+
+  // The last node of any lane that it waits for.
+  NodeId last_wait() const { return std::ranges::max(waits); }
 };
 
 // True if the op can run on another lane than 0: it has the attribute `lane` (in batches, `batch`).
 bool has_lane(const OpDef& op);
 
-// The turn of each node; views have none. A node of lane 1 waits for everything that stands before
-// it on lane 0, so it cannot run earlier than its place in the program. A node of lane 0 waits for
-// the nodes of lane 1 whose results it reads or whose operands it overwrites. The last reader of a
-// buffer also waits for a copy of it on lane 1, so that the buffer can be freed. If a batch is the
-// last to read a buffer, lane 0 waits for it after two more batches have been issued, for the same
-// reason.
+// Turns by node; views have none. A node of lane 1 or 2 waits for everything on lane 0 that stands
+// before it; so its place in the program is the earliest time at which it runs. A node of lane 0
+// waits for nodes of other lanes whose results it reads, and for those that use what it overwrites.
+// The last reader of a buffer waits for a copy of it beside, so that the buffer can be freed.
+// Where a batch is the last to read a buffer, lane 0 waits for it when two more batches of its lane
+// have been issued, so that the buffer can be freed. Lanes 1 and 2 do not wait for each other: what
+// one makes reaches the other behind a node of lane 0 that has waited for it.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

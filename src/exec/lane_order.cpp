@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/indexed.h"
 #include "runtime/communicator.h"
 
 namespace tracestep {
@@ -35,23 +36,29 @@ void LaneOrder::launch(const Launch& launch, bool alone) {
     is_in_batch_ = false;
     group->end_batch();
   }
-  if (lane != 0 && turn.closes_batch) events_->set(end_event(last_batch_), 1);
+  if (lane != 0 && turn.closes_batch) events_->set(end_event(beside_[at(lane)].last_batch), lane);
 }
 
 void LaneOrder::wait(const Turn& turn) {
-  if (!is_apart_ || turn.wait == kNoNode) return;
-  const std::size_t batch = batch_of_[static_cast<std::size_t>(turn.wait)];
-  events_->wait(end_event(batch), 0);
-  is_apart_ = batch != last_batch_;
+  for (int lane = 1; lane < kLaneCount; ++lane) {
+    Beside& beside = beside_[at(lane)];
+    const NodeId node = turn.waits[at(lane)];
+    if (!beside.is_apart || node == kNoNode) continue;
+    const std::size_t batch = batch_of_[static_cast<std::size_t>(node)];
+    events_->wait(end_event(batch), 0);
+    beside.is_apart = batch != beside.last_batch;
+  }
 }
 
 void LaneOrder::fork(NodeId node) {
-  last_batch_ = batch_of_[static_cast<std::size_t>(node)];
-  is_apart_ = true;
-  const bool is_first = !std::exchange(is_begun_, true);
-  if (!is_first && turns_[static_cast<std::size_t>(node)].wait == kNoNode) return;
-  events_->set(fork_event(last_batch_), 0);
-  events_->wait(fork_event(last_batch_), 1);
+  const Turn& turn = turns_[static_cast<std::size_t>(node)];
+  Beside& beside = beside_[at(turn.lane)];
+  beside.last_batch = batch_of_[static_cast<std::size_t>(node)];
+  beside.is_apart = true;
+  const bool is_first = !std::exchange(beside.is_begun, true);
+  if (!is_first && turn.waits[0] == kNoNode) return;
+  events_->set(fork_event(beside.last_batch), 0);
+  events_->wait(fork_event(beside.last_batch), turn.lane);
 }
 
 void LaneOrder::close_batch() {
@@ -64,16 +71,18 @@ void LaneOrder::close_batch() {
 
 void LaneOrder::join() {
   close_batch();
-  if (is_apart_) {
-    events_->set(end_event(last_batch_), 1);
-    events_->wait(end_event(last_batch_), 0);
+  for (int lane = 1; lane < kLaneCount; ++lane) {
+    const Beside& beside = beside_[at(lane)];
+    if (!beside.is_apart) continue;
+    events_->set(end_event(beside.last_batch), lane);
+    events_->wait(end_event(beside.last_batch), 0);
   }
   forget();
 }
 
 void LaneOrder::forget() {
   close_batch();
-  is_apart_ = is_begun_ = false;
+  beside_ = {};
   if (device_.group() != nullptr) device_.group()->use_lane(0);
 }
 

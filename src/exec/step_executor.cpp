@@ -201,7 +201,8 @@ void StepExecutor::issue_one(Launch& launch, Marks* marks, std::size_t mark) {
   const bool postpones = marks == nullptr && is_postponed(launch);
   // Postponed work that no launch waits for is issued with the last node.
   const bool is_last = &launch == &launches_.back();
-  if (!postpones) issue_postponed(is_last ? launch.node : buffer_plan_.turns[at(launch.node)].wait);
+  if (!postpones)
+    issue_postponed(is_last ? launch.node : buffer_plan_.turns[at(launch.node)].last_wait());
   begin(launch);
   if (postpones) {
     postponed_.push_back(&launch);

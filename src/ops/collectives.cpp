@@ -21,8 +21,7 @@ constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 std::vector<AttrDef> attrs_of_call(std::vector<AttrDef> more = {}) {
   std::vector<AttrDef> out = group_attrs(std::move(more));
   out.push_back(lane_attr());
-  out.push_back({"batch", AttrKind::kInt, AttrValue(std::int64_t{0}),
-                 "neighbours with the same number are issued together; 0: alone"});
+  out.push_back(batch_attr());
   return out;
 }
 

@@ -12,15 +12,20 @@ namespace tracestep::ops {
 // (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
-          "0: between the other nodes; 1: beside them"};
+          "0: between the other nodes; 1 and 2: beside them"};
+}
+
+inline AttrDef batch_attr() {
+  return {"batch", AttrKind::kInt, AttrValue(std::int64_t{0}),
+          "neighbours with the same number are issued together; 0: alone"};
 }
 
 // Throws Error{kUsage} if a call names a lane that does not exist.
 inline void require_lane(const OpCall& call) {
   const AttrValue* lane = call.attrs.find("lane");
   const std::int64_t number = lane == nullptr ? 0 : std::get<std::int64_t>(*lane);
-  if (number == 0 || number == 1) return;
-  fail_usage(call.op, "there is no lane {}; 0 and 1 are possible", number);
+  if (number >= 0 && number <= 2) return;
+  fail_usage(call.op, "there is no lane {}; 0, 1 and 2 are possible", number);
 }
 
 // How many columns of logits [N,width] count, for a cross_entropy op with these attributes. The

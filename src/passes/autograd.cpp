@@ -31,10 +31,12 @@ class Autograd {
     mark_needed();
     for (const Node& node : program_.nodes) rewriter_.copy(node);
     seed(loss);
-    for (std::size_t i = program_.nodes.size(); i-- > 0;) backward(program_.nodes[i]);
-    for (ValueId leaf : program_.leaves) {
-      if (wants(program_.value(leaf))) finish_leaf(leaf);
+    const std::vector<std::vector<ValueId>> complete = complete_at();
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      backward(program_.nodes[i]);
+      for (const ValueId leaf : complete[i]) finish_leaf(leaf);
     }
+    for (const ValueId leaf : complete.back()) finish_leaf(leaf);
     return rewriter_.finish();
   }
 
@@ -42,6 +44,22 @@ class Autograd {
   bool wants(const Value& leaf) const {
     if (!is_floating(leaf.type.dtype)) return false;
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
+  }
+
+  // By node of forward: the leaves whose gradients are complete behind its backward, and which go
+  // into states there, so that what makes them need not wait. Last: those that wait for the end.
+  std::vector<std::vector<ValueId>> complete_at() const {
+    std::vector<std::vector<ValueId>> out(program_.nodes.size() + 1);
+    std::vector<std::size_t> first(program_.values.size(), program_.nodes.size());
+    for (std::size_t i = program_.nodes.size(); i-- > 0;) {
+      for (const ValueId input : program_.nodes[i].inputs) first[at(input)] = i;
+    }
+    const bool is_early = options_.kind != GradientKind::kTransient;
+    for (const ValueId leaf : program_.leaves) {
+      if (!wants(program_.value(leaf))) continue;
+      out[is_early ? first[at(leaf)] : program_.nodes.size()].push_back(leaf);
+    }
+    return out;
   }
 
   // A value needs a gradient when it depends on a wanted leaf through floating values.
@@ -122,7 +140,7 @@ class Autograd {
       const auto pass = rewriter_.builder().made_by("autograd");
       if (options_.kind == GradientKind::kAccumulate && !on_state_[at(value)]) {
         // Each term is added to what is there, which a product or a scatter does by itself.
-        slot = rewriter_.builder().call1("add", {state_of(value), slot});
+        slot = rewriter_.builder().call1("add", {state_of(value, slot.dtype()), slot});
         on_state_[at(value)] = true;
       }
       slot = rewriter_.builder().call1("add", {slot, grad});
@@ -151,7 +169,8 @@ class Autograd {
       b.output(name, grad);
       return;
     }
-    const Val state = state_of(id);
+    if (options_.narrow_sums && !on_state_[at(id)]) grad = before_widening(grad);
+    const Val state = state_of(id, grad.dtype());
     if (options_.kind == GradientKind::kPersistent) {
       b.update(state, b.call1("assign", {state, grad}));
     } else {
@@ -160,13 +179,22 @@ class Autograd {
   }
 
   // The state that holds the gradient of a leaf between runs.
-  Val state_of(ValueId leaf) {
+  Val state_of(ValueId leaf, DType dtype) {
     Val& state = states_[leaf];
     if (!state) {
-      state = rewriter_.builder().state_of(rewriter_.map(leaf), kGradientPrefix,
-                                           program_.type(leaf).dtype, Role::kGradient);
+      state = rewriter_.builder().state_of(rewriter_.map(leaf), kGradientPrefix, dtype,
+                                           Role::kGradient);
     }
     return state;
+  }
+
+  // The gradient as it was before a cast widened it.
+  Val before_widening(Val grad) {
+    const Program& made = rewriter_.builder().program();
+    const NodeId maker = made.value(grad.id).producer;
+    if (maker == kNoNode || !made.node(maker).op->only_converts) return grad;
+    const ValueId from = made.node(maker).inputs[0];
+    return is_low_precision(made.type(from).dtype) ? rewriter_.builder().at(from) : grad;
   }
 
   const Program& program_;
@@ -196,7 +224,9 @@ bool PassOptions::scales_gradients() const {
 }
 
 Program autograd(const Program& p, const PassOptions& o) {
-  return autograd(p, {.kind = o.run.gradients, .scaled = o.scales_gradients()});
+  return autograd(p, {.kind = o.run.gradients,
+                      .scaled = o.scales_gradients(),
+                      .narrow_sums = o.run.grad_accum_dtype == GradientSums::kLow});
 }
 
 }  // namespace tracestep

@@ -10,6 +10,7 @@
 
 #include "analysis/lanes.h"
 #include "base/indexed.h"
+#include "ir/layer_path.h"
 #include "ir/print.h"
 #include "ir/rewrite.h"
 
@@ -283,14 +284,51 @@ Program join(const Program& program, const std::function<bool(const OpDef&)>& ha
       .run();
 }
 
+std::map<const Node*, std::string> parts_for_streams(const Program& program) {
+  constexpr std::int64_t kMostOfPart = kMostStreamedBytes / 4;
+  std::map<const Node*, std::string> out;
+  std::map<std::string, std::pair<std::int64_t, int>> fill;  // by layer: bytes and number of parts
+  for (const Node& node : program.nodes) {
+    if (node.origin().phase != Phase::kOptimizer || !node.op->join) continue;
+    const std::string layer(layer_of(node.origin().path));
+    if (program.type(node.outputs[0]).shape.rank() < 2) {
+      out[&node] = "vectors";
+      continue;
+    }
+    std::int64_t bytes = 0;
+    for (const ValueId id : node.inputs) {
+      const Value& value = program.value(id);
+      if (value.leaf != LeafKind::kNone && value.role != Role::kGradient)
+        bytes += value.type.bytes();
+    }
+    auto& [filled, number] = fill[layer];
+    if (filled > 0 && filled + bytes > kMostOfPart) {
+      filled = 0;
+      ++number;
+    }
+    filled += bytes;
+    out[&node] = fmt::format("{}#{}", layer, number);
+  }
+  return out;
+}
+
+Program join_in_streams(const Program& program,
+                        const std::function<bool(const OpDef&)>& has_kernel) {
+  const auto parts = parts_for_streams(program);
+  return join_parts(program, has_kernel, [&](const Node& node) -> std::optional<std::string> {
+    const auto found = parts.find(&node);
+    return found == parts.end() ? std::string() : found->second;
+  });
+}
+
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of) {
   return Join(program, has_kernel, part_of, {}).run();
 }
 
 Program join(const Program& p, const PassOptions& o) {
-  return join(
-      p, [&](const OpDef& op) { return o.has_kernel(op); }, o.run.parallel);
+  const auto has = [&](const OpDef& op) { return o.has_kernel(op); };
+  return streams_states(o) ? join_in_streams(p, has) : join(p, has, o.run.parallel);
 }
 
 }  // namespace tracestep

@@ -85,6 +85,7 @@ bool offloads(const PassOptions& o);              // offload
 bool recomputes(const PassOptions& o);            // recompute
 bool regathers(const PassOptions& o);             // regather
 bool offloads_activations(const PassOptions& o);  // offload_activations
+bool streams_states(const PassOptions& o);        // stream_states
 bool keeps_saved(const PassOptions& o);           // keep_saved
 bool decodes_rows(const PassOptions& o);          // gemv
 bool fuses(const PassOptions& o);                 // fuse
@@ -117,6 +118,7 @@ Program update_beside(const Program& p, const PassOptions& o);
 Program join(const Program& p, const PassOptions& o);
 Program recompute(const Program& p, const PassOptions& o);
 Program offload_activations(const Program& p, const PassOptions& o);
+Program stream_states(const Program& p, const PassOptions& o);
 Program gate(const Program& p, const PassOptions& o);
 Program epilogue(const Program& p, const PassOptions& o);
 Program overlap(const Program& p, const PassOptions& o);

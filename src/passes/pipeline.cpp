@@ -136,6 +136,12 @@ std::vector<Pass> memory_passes() {
        alone<regather>},
       {"offload_activations", "what backward reads of other layers in the host's memory meanwhile",
        offloads_activations, offload_activations},
+      {.name = "stream_states",
+       .doc = "moments and weights of the host's memory copied in and out beside updates of others",
+       .needed = streams_states,
+       .run = stream_states,
+       .compiles = true,
+       .pays = [](const RunSpec& run) { return has_optimizer(run.offload); }},
       {"keep_saved", "forward alone, holding what backward would read", keeps_saved,
        alone<keep_saved>},
   };

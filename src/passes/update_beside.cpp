@@ -2,6 +2,7 @@
 #include "passes/update_passes.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,23 +38,24 @@ bool is_done_before(const Program& program, const Readers& readers, const Node& 
 }
 
 // The updates before the last product, those of each layer as one call.
-Program joined_by_layer(const Program& program,
-                        const std::function<bool(const OpDef&)>& has_kernel) {
+Program joined_by_layer(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+                        bool in_streams) {
   const NodeId end = last_product(program);
   const Readers readers(program);
+  const auto parts = in_streams ? parts_for_streams(program) : std::map<const Node*, std::string>();
   return join_parts(program, has_kernel, [&](const Node& node) -> std::optional<std::string> {
     if (!is_update(program, node) || !is_done_before(program, readers, node, end))
       return std::nullopt;
-    return std::string(layer_of(node.origin().path));
+    return in_streams ? parts.at(&node) : std::string(layer_of(node.origin().path));
   });
 }
 
 }  // namespace
 
 Program update_beside(const Program& program, bool joins,
-                      const std::function<bool(const OpDef&)>& has_kernel) {
+                      const std::function<bool(const OpDef&)>& has_kernel, bool in_streams) {
   const Program early = update_early(program);
-  const Program from = joins ? joined_by_layer(early, has_kernel) : early;
+  const Program from = joins ? joined_by_layer(early, has_kernel, in_streams) : early;
   const Readers readers(from);
   const NodeId end = last_product(from);
   Rewriter r(from, "update_beside");
@@ -82,7 +84,8 @@ bool updates_beside(const PassOptions& o) {
 }
 
 Program update_beside(const Program& p, const PassOptions& o) {
-  return update_beside(p, o.updates_at_end(), [&](const OpDef& op) { return o.has_kernel(op); });
+  const auto has = [&](const OpDef& op) { return o.has_kernel(op); };
+  return update_beside(p, o.updates_at_end(), has, streams_states(o));
 }
 
 }  // namespace tracestep

@@ -1,7 +1,9 @@
 // Passes that decide when and where weights are updated, and in how many launches.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -17,16 +19,17 @@ namespace tracestep {
 // stay at the end.
 Program update_early(const Program& program);
 
-// Runs updates at the same time as backward, on their own lane, while the products of other layers
-// run. An update is moved (update_early()) and put on lane 1 (analysis/lanes.h) if all its operands
-// are ready before the last matrix product of the step. With `joins`, the updates of each layer,
-// and those outside all layers, become one call each, which includes the casts to narrow copies.
-// Lane 0 keeps updates that no product follows, updates of vectors, which are too small, and those
-// whose results another node reads. If every update waits for all gradients, as with clipping,
-// nothing changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of
-// the joined call.
+// Updates beside backward: on the lane on which they run while the products of other layers do.
+// Moves updates that have all they read before the last matrix product of the step behind it
+// (update_early()), and puts them on lane 1 (analysis/lanes.h). With `joins` those of a layer, and
+// those outside all layers, become one call each, which takes in the casts to narrow copies. On
+// lane 0 stay updates that no product follows, those of vectors, which are too small, and those
+// whose results another node reads. Where each waits for all gradients, as clipping does, nothing
+// changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of the joined
+// call.
+// `in_streams`: in several calls a layer, as join_in_streams() has them.
 Program update_beside(const Program& program, bool joins,
-                      const std::function<bool(const OpDef&)>& has_kernel);
+                      const std::function<bool(const OpDef&)>& has_kernel, bool in_streams = false);
 
 // Merges the optimizer updates of all tensors into one launch, or into few of them.
 //
@@ -47,10 +50,29 @@ Program join(const Program& program, const std::function<bool(const OpDef&)>& ha
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
 
-// Places in the host's memory what only updates read: the optimizer's moments, and weights of which
-// the rest of the step reads narrow copies. Scalar states stay on the device. Nodes and results do
-// not change: the update kernels read and write the host's memory directly, in both directions at
-// once, so nothing is copied and no buffer of the device holds a part of it.
+// As join(), on one rank, in calls of few tensors for stream_states(): those of a layer, with at
+// most a quarter of kMostStreamedBytes of states and weights if it is not a single tensor, and
+// vectors apart.
+std::map<const Node*, std::string> parts_for_streams(const Program& program);  // by call: its part
+Program join_in_streams(const Program& program,
+                        const std::function<bool(const OpDef&)>& has_kernel);
+
+// Places in the host's memory what only updates read: the optimizer's moments, and weights whose
+// narrow copies the rest of the step reads. Scalar states stay where they are. The nodes are the
+// same, and so are their results: the kernels of the updates read and write the host's memory
+// directly, both ways at once, so that nothing is copied and no buffer of the device holds a part
+// of it.
 Program offload(const Program& program);
+
+// Updates read and write buffers of the device instead of what offload() has placed in the host's
+// memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and backward
+// where they stand inside it, run on lane 0. A copy in stands behind the update before the last
+// one, so that two updates' operands are there or on their way, and two more on their way back.
+// What is smaller than kLeastStreamedBytes, and calls with more than kMostStreamedBytes, go over
+// the bus as offload() leaves them. Values stay bit-identical.
+inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 20;
+inline constexpr std::int64_t kMostStreamedBytes = std::int64_t{1} << 30;
+Program stream_states(const Program& program, std::int64_t least = kLeastStreamedBytes,
+                      std::int64_t most = kMostStreamedBytes);
 
 }  // namespace tracestep

@@ -71,6 +71,7 @@ struct RunSpec {
   LaunchOrder launch_order = LaunchOrder::kSerial;
   UpdateTime updates = UpdateTime::kEnd;
   Offload offload = Offload::kNone;
+  GradientSums grad_accum_dtype = GradientSums::kF32;  // of steps in micro-batches
   Recomputation recompute = {};
   // True: the loss of some targets does not count (nn/transformer.h). Packed rows always have such
   // targets.

@@ -29,6 +29,10 @@ std::string_view name_of(MuonScale scale) {
   return scale == MuonScale::kMatchAdamw ? "match_rms_adamw" : "original";
 }
 
+std::string_view name_of(GradientSums sums) {
+  return sums == GradientSums::kF32 ? "fp32" : "low";
+}
+
 std::string_view name_of(Moments moments) {
   return word_of<Moments::k8Bit>(moments, {"fp32", "bf16", "8bit"});
 }

@@ -75,6 +75,14 @@ enum class MuonScale : std::uint8_t {
 inline constexpr MuonScale kAllMuonScales[] = {MuonScale::kMatchAdamw, MuonScale::kOriginal};
 std::string_view name_of(MuonScale scale);  // "match_rms_adamw", "original"
 
+// In which dtype the gradients of micro-batches are added up.
+enum class GradientSums : std::uint8_t {
+  kF32,
+  kLow,  // that of the products that make them
+};
+inline constexpr GradientSums kAllGradientSums[] = {GradientSums::kF32, GradientSums::kLow};
+std::string_view name_of(GradientSums sums);  // "fp32", "low"
+
 // How the optimizer's m and v are stored.
 enum class Moments : std::uint8_t {
   kF32,

@@ -50,7 +50,7 @@ std::unique_ptr<LaneEvents> Device::make_lane_events(std::size_t /*count*/) {
 
 LaunchContext Device::context(int lane) {
   if (group_ != nullptr) group_->use_lane(lane);
-  return {lane == 0 ? stream() : stream_beside(), group_};
+  return {lane == 0 ? stream() : stream_beside(lane), group_};
 }
 
 std::unique_ptr<Marks> Device::make_marks(std::size_t count) {

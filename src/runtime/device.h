@@ -123,11 +123,11 @@ class Device {
   // device may be called in between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // The native stream of lane 0, for LaunchContext::stream. Work of lane 1 may run at the same
-  // time; the issuing thread orders the two by lane events.
+  // Native stream for LaunchContext::stream, of lane 0. Work of other lanes may run at the same
+  // time; the issuing thread orders them by lane events.
   virtual void* stream() { return nullptr; }
-  virtual void* stream_beside() { return stream(); }
-  // Makes `count` lane events; nullptr: the device has only one lane.
+  virtual void* stream_beside(int /*lane*/) { return stream(); }
+  // Room for `count` events; nullptr: the device has one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
   // The group in which the device is a rank; nullptr: it runs alone. The group must outlive
   // everything that is prepared while it is set.

@@ -59,6 +59,12 @@ void check_run(const RunSpec& spec) {
                             name_of(spec.recompute), name_of(spec.offload)),
                 "give recompute blocks or nested");
   }
+  if (spec.grad_accum_dtype == GradientSums::kLow && spec.parallel.is_on()) {
+    throw Error(
+        ErrorCode::kUsage, "grad_accum_dtype"_field,
+        fmt::format("low with {}: ranks add up gradients in float32", name_of(spec.parallel)),
+        "leave it out; sums=low rounds what ranks send");
+  }
   if (step_bytes(spec.model, spec.shape) < kMaxStepBytes) return;
   throw Error(ErrorCode::kUsage, "batch"_field,
               fmt::format("batch {} with context {} and this model is more than an exbibyte",

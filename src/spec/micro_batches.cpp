@@ -248,8 +248,9 @@ Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
   for (const auto& [name, leaf] : by_name) {
     if (leaf->leaf == LeafKind::kParameter) {
       const Val parameter = b.parameter(name, leaf->type, leaf->part);
-      const Val gradient =
-          b.state_of(parameter, kGradientPrefix, leaf->type.dtype, tracestep::Role::kGradient);
+      const Val gradient = b.state_of(parameter, kGradientPrefix,
+                                      by_name.at(gradient_name(std::string(name)))->type.dtype,
+                                      tracestep::Role::kGradient);
       if (step.parallel.is_on()) b.output(gradient_name(std::string(name)), gradient);
     } else if (leaf->role == tracestep::Role::kWeightCast) {
       b.leaf(leaf->leaf, name, leaf->type, leaf->role, leaf->part);

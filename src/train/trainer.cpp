@@ -281,7 +281,8 @@ Program Trainer::update_program() const {
   for (const std::string& name : store.names(LeafKind::kParameter)) {
     const Store::Entry& entry = store.at(name);
     const Val parameter = b.parameter(name, entry.type, entry.part);
-    const Val gradient = b.state_of(parameter, kGradientPrefix, entry.type.dtype, Role::kGradient);
+    const Val gradient = b.state_of(parameter, kGradientPrefix,
+                                    store.at(gradient_name(name)).type.dtype, Role::kGradient);
     if (options_.run.parallel.is_on()) b.output(gradient_name(name), gradient);
   }
   for (const std::string& name : store.names(LeafKind::kState)) {  // shadows and their padding

@@ -8,11 +8,13 @@
 #include "backends/null/null_device.h"
 #include "exec/small_steps.h"
 #include "ir/verify.h"
+#include "base/random.h"
 #include "ops/functions.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
 #include "passes/optimizer.h"
 #include "passes/pipeline.h"
+#include "passes/update_passes.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "support/backends.h"
@@ -228,6 +230,116 @@ TEST_F(OffloadedStepTest, ActivationsThatWereAwayAreTheSameBits) {
                 testing::results_of(ExecutorKind::kEager, plain, *backend.make({})));
     }
   }
+}
+
+// --- states that pass through the device --------------------------------------------------------
+constexpr std::int64_t kAny = std::int64_t{1} << 40;
+
+std::ptrdiff_t copies(const Program& program, std::string_view op) {
+  return std::ranges::count_if(program.nodes,
+                               [&](const Node& node) { return node.op->name == op; });
+}
+
+// In guarded memory copies run as late as the plan lets them.
+TEST_F(OffloadedStepTest, StatesThatPassThroughTheDeviceAreTheSameBits) {
+  std::size_t turn = 0;
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    for (RunSpec spec : all_steps()) {
+      const auto device = backend.make({.threads = 2, .guarded = true});
+      spec.optimizer.moments = kAllMoments[turn++ % std::size(kAllMoments)];
+      for (const bool is_joined : {true, false}) {
+        if (has_arena(spec.executor))
+          spec.compile_passes = {{"shadow", "merge", "join"}};
+        if (has_arena(spec.executor) && !is_joined) spec.compile_passes->erase("join");
+        const Program plain = step_program(spec, *device);
+        const Program moved = stream_states(offload(plain), 1, kAny);
+        verify(moved, VerifyStage::kMaterialized);
+        const bool is_alone = spec.precision.autocast && has_arena(spec.executor) && !is_joined;
+        if (!is_alone) EXPECT_GT(copies(moved, "offload"), 8) << label_of(spec);
+        const auto expected = testing::results_of(spec.executor, plain, *backend.make({}));
+        EXPECT_EQ(testing::results_of(spec.executor, moved, *backend.make({})), expected)
+            << backend.name << " " << label_of(spec);
+        EXPECT_EQ(testing::results_of(spec.executor, moved, *device), expected)
+            << backend.name << " guarded " << label_of(spec);
+      }
+    }
+  }
+}
+
+RunSpec large_step() {
+  RunSpec out = testing::small_step(Mode::kStep, Granularity::kFused);
+  out.model = {.vocab = 1000, .d_model = 512, .d_ff = 2048, .layers = 4, .heads = 8};
+  out.shape = {.batch = 4, .context = 256};
+  out.executor = ExecutorKind::kCompiled;
+  out.attention = AttentionForm::kFlash;
+  return out;
+}
+
+TEST_F(OffloadedStepTest, ACompiledStepMovesThemBesideItsBackward) {
+  RunSpec spec = offloaded(large_step());
+  const auto device = null_gpu();
+  spec.precision = parse_precision("test", "bf16");
+  const Program program = step_program(spec, *device);
+  EXPECT_GT(copies(program, "reload"), 50);
+  EXPECT_EQ(copies(program, "reload"), copies(program, "offload"));
+  const auto last_product = std::ranges::find_if(
+      program.nodes.rbegin(), program.nodes.rend(),
+      [](const Node& node) { return node.op->kernel_class == KernelClass::kGemm; });
+  const auto beside =
+      std::count_if(last_product, program.nodes.rend(),
+                    [](const Node& node) { return node.op->name == "offload"; });
+  EXPECT_GT(beside, copies(program, "offload") / 2);
+  // Where all wait for the norm they run beside each other.
+  spec.optimizer.clip = 1.0;
+  const Program clipped = step_program(spec, *device);
+  EXPECT_EQ(copies(clipped, "offload"), copies(program, "offload"));
+  spec.compile_passes = {{"shadow", "merge", "join"}};
+  EXPECT_EQ(copies(step_program(spec, *device), "offload"), 0);
+  spec.compile_passes = {};
+  spec.executor = ExecutorKind::kEager;
+  EXPECT_EQ(copies(step_program(spec, *device), "offload"), 0);
+}
+
+template <class T>
+T one_of(const CounterRng& rng, std::uint64_t& index, std::initializer_list<T> of) {
+  return *(of.begin() + rng.below(index++, of.size()));
+}
+
+// Bytes of both memories over combinations of what moves, when and in which dtype.
+TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
+  const CounterRng rng(7, "offloaded steps");
+  std::uint64_t index = 0;
+  int streamed = 0;
+  for (int i = 0; i < 30; ++i) {
+    RunSpec spec = large_step();
+    spec.executor = one_of(rng, index, {ExecutorKind::kEager, ExecutorKind::kArena,
+                                        ExecutorKind::kCompiled, ExecutorKind::kCompiled});
+    spec.precision =
+        parse_precision("test", one_of(rng, index, {"fp32", "bf16", "bf16", "bf16-pure"}));
+    spec.updates = one_of(rng, index, {UpdateTime::kEnd, UpdateTime::kEnd, UpdateTime::kEarly});
+    spec.offload = one_of(rng, index, {Offload::kOptimizer, Offload::kBoth});
+    spec.optimizer.moments = one_of(rng, index, {Moments::kF32, Moments::kBF16, Moments::k8Bit});
+    spec.optimizer.clip = one_of(rng, index, {0.0, 1.0});
+    spec.recompute = parse_recomputation("test", one_of(rng, index, {"none", "blocks"}));
+    spec.accumulate = one_of<std::int64_t>(rng, index, {1, 1, 3});
+    spec.grad_accum_dtype = one_of(rng, index, {GradientSums::kF32, GradientSums::kLow});
+    spec.model.layers = one_of<std::int64_t>(rng, index, {1, 2, 5});
+    spec.model.d_model = one_of<std::int64_t>(rng, index, {256, 512, 1024});
+    SCOPED_TRACE(label_of(spec));
+    const auto device = null_gpu();
+    const Program program = step_program(spec, *device);
+    streamed += copies(program, "reload") > 0 && spec.offload == Offload::kOptimizer ? 1 : 0;
+    Store store(*device);
+    const auto executor = make_executor(spec.executor, store, program);
+    executor->run();
+    EXPECT_EQ(executor->predicted_peak_bytes(),
+              device->allocator().stats().peak_requested_bytes);
+    EXPECT_EQ(device->host_bytes(), host_bytes(program));
+    spec.offload = Offload::kNone;
+    const Program plain = step_program(spec, *device);
+    EXPECT_EQ(total_cost(program).flops, total_cost(plain).flops);
+  }
+  EXPECT_GT(streamed, 5);
 }
 
 }  // namespace

@@ -112,6 +112,7 @@ TEST(FieldsTest, AKeyHoldsEveryFieldThatIsShownAndTellsRunsApart) {
                                    {"updates", "early"},
                                    {"moments", "bf16"},
                                    {"offload", "optimizer"},
+                                   {"grad_accum_dtype", "low"},
                                    {"recompute", "blocks"},
                                    {"loss_chunks", "2"},
                                    {"ffn_chunks", "2"},

@@ -113,6 +113,7 @@ TEST(RunGridTest, AFieldWithoutEffectIsRefusedAloneAndOneRunAmongOthers) {
   };
   const Case cases[] = {{"updates", {"end", "early"}, "mode", "forward", "step"},
                         {"offload", {"none", "optimizer"}, "mode", "forward-backward", "step"},
+                        {"grad_accum_dtype", {"fp32", "low"}, "accumulate", "1", "2"},
                         {"moments", {"fp32", "bf16"}, "mode", "inference", "step"},
                         {"accumulate", {"1", "3"}, "mode", "forward-backward", "step"},
                         {"loss_chunks", {"1", "2"}, "mode", "inference", "forward"},

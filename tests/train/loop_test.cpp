@@ -264,6 +264,17 @@ TEST_F(LoopTest, RunsOfMuonResumeExactlyInEveryForm) {
   }
 }
 
+TEST_F(LoopTest, GradientsThatAreAddedUpInSixteenBitsResumeExactly) {
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+    TrainOptions whole = tiny_options();
+    whole.run.executor = executor;
+    whole.run.precision = parse_precision("test", "bf16");
+    whole.run.accumulate = 3;
+    whole.run.grad_accum_dtype = GradientSums::kLow;
+    expect_exact_resume(whole, TempFolder().path());
+  }
+}
+
 // Frozen weights are in the checkpoint, so that nothing else is needed, and in 16 bits do not move.
 TEST_F(LoopTest, AdaptersAndFrozenPartsResumeExactlyAndKeepTheirBase) {
   for (const char* precision : {"fp32", "bf16"}) {

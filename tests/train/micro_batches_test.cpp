@@ -113,6 +113,10 @@ RunSpec step_of(std::int64_t batch, std::int64_t accumulate, const char* precisi
   return out;
 }
 
+std::int64_t tiny_context() {
+  return testing::tiny_training().run.shape.context;
+}
+
 HostTensor ids(const RunSpec& spec, std::int64_t rows, std::string_view stream) {
   HostTensor out = HostTensor::zeros(DType::kI64, {rows, spec.shape.context});
   const CounterRng rng(3, stream);
@@ -188,9 +192,11 @@ Tensors looped(Device& device, const RunSpec& spec, std::vector<double>& losses)
 TEST(JoinedMicroBatchesTest, HaveTheBitsOfALoop) {
   ops::register_all();
   for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-    for (const char* precision : {"fp32", "bf16", "fp8", "bf16-pure"}) {
+    for (const char* precision : {"fp32", "bf16", "bf16 low", "fp8", "fp8 low", "bf16-pure"}) {
       SCOPED_TRACE(fmt::format("{} {}", name_of(executor), precision));
-      const RunSpec spec = step_of(2, 4, precision, executor);
+      const std::string_view words = precision;
+      RunSpec spec = step_of(2, 4, std::string(words.substr(0, words.find(' '))).c_str(), executor);
+      if (words.ends_with("low")) spec.grad_accum_dtype = GradientSums::kLow;
       const auto device = make_cpu_device({.threads = 1});
       std::vector<double> losses, losses_of_loop;
       const Tensors one = stepped(*device, spec, &losses),
@@ -198,6 +204,66 @@ TEST(JoinedMicroBatchesTest, HaveTheBitsOfALoop) {
       ASSERT_EQ(one.size(), loop.size());
       for (const auto& [name, value] : one) EXPECT_EQ(value.bytes, loop.at(name).bytes) << name;
       for (int i = 0; i < kSteps; ++i) EXPECT_NEAR(losses[i], losses_of_loop[i], 1e-6);
+    }
+  }
+}
+
+std::int64_t gradient_bytes(const Program& program, DType dtype) {
+  std::int64_t out = 0;
+  for (const ValueId id : program.leaves) {
+    const Value& leaf = program.value(id);
+    if (leaf.name.starts_with(kGradientPrefix) && leaf.type.dtype == dtype) out += leaf.type.bytes();
+  }
+  return out;
+}
+
+// Gradients that are made in float32, of norms and of the embedding, stay in it.
+TEST(JoinedMicroBatchesTest, AddUpGradientsOfProductsInTheirDtype) {
+  ops::register_all();
+  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+    RunSpec spec = step_of(2, 3, "bf16", executor);
+    const Program wide = step_program(spec);
+    spec.grad_accum_dtype = GradientSums::kLow;
+    const Program narrow = step_program(spec);
+    const std::int64_t others = gradient_bytes(narrow, DType::kF32);
+    EXPECT_GT(others, 0);
+    EXPECT_GT(gradient_bytes(narrow, DType::kBF16), others);
+    EXPECT_EQ(gradient_bytes(wide, DType::kF32),
+              2 * gradient_bytes(narrow, DType::kBF16) + others);
+    // In a compiled step the product itself adds.
+    const auto adding = std::ranges::count_if(narrow.nodes, [](const Node& node) {
+      return node.op->name == "matmul_add";
+    });
+    EXPECT_EQ(adding > 0, executor == ExecutorKind::kCompiled);
+  }
+}
+
+TEST(JoinedMicroBatchesTest, SumsInSixteenBitsAreCloseToThoseInFloat32) {
+  ops::register_all();
+  const auto device = make_cpu_device({.threads = 1});
+  RunSpec spec = step_of(2, 16, "bf16");
+  std::vector<double> wide, narrow;
+  stepped(*device, spec, &wide);
+  spec.grad_accum_dtype = GradientSums::kLow;
+  stepped(*device, spec, &narrow);
+  EXPECT_EQ(narrow[0], wide[0]);
+  for (int i = 1; i < kSteps; ++i) EXPECT_NEAR(narrow[i], wide[i], 2e-3 * wide[i]) << i;
+}
+
+// A gradient goes into its state behind the product that makes it, which then needs to wait for
+// nothing: the arena is that of a step without gradients.
+TEST(JoinedMicroBatchesTest, GradientsOfLayersAreNotAliveTogether) {
+  ops::register_all();
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const ExecutorKind executor : {ExecutorKind::kArena, ExecutorKind::kCompiled}) {
+      const auto arena = [&](std::int64_t layers) {
+        RunSpec spec = step_of(2, 3, precision, executor);
+        spec.model = {.vocab = 24, .d_model = 64, .d_ff = 256, .layers = layers, .heads = 2};
+        spec.recompute = Recomputation::blocks();
+        return plan_step(step_program(spec), {}).arena_bytes;
+      };
+      const std::int64_t input = 2 * 4 * tiny_context() * 64;
+      EXPECT_LE(arena(12) - arena(4), 8 * input) << precision << " " << name_of(executor);
     }
   }
 }

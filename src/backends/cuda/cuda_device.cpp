@@ -1,10 +1,12 @@
 #include "backends/cuda/cuda_device.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <cuda_profiler_api.h>
 
+#include "analysis/lanes.h"
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/fused.h"
@@ -24,6 +26,7 @@
 #include "backends/cuda/toolkit/pinned_memory.h"
 #include "backends/cuda/toolkit/transfers.h"
 #include "backends/cuda/toolkit/waits.h"
+#include "base/indexed.h"
 #include "base/log.h"
 #include "planning/cuda_plans.h"
 #include "planning/needs.h"
@@ -150,7 +153,7 @@ class CudaDevice final : public Device, public EnergyCounter {
     fused_ =
         std::make_unique<cuda::FusedKernels>(context_.compute_capability, options.kernel_cache);
     context_.fused = fused_.get();
-    beside_ = context_;
+    beside_.fill(context_);
     if (fused_->problem().empty()) cuda::add_fused_kernels(table_);
     if (options.add_kernels) options.add_kernels(table_);
   }
@@ -190,7 +193,7 @@ class CudaDevice final : public Device, public EnergyCounter {
   }
   void synchronize() override {
     cuda::wait_for(stream_.handle());
-    cuda::wait_for(handle_beside());
+    for (int lane = 1; lane < kLaneCount; ++lane) cuda::wait_for(handle_beside(lane));
     throw_fault();
   }
   bool is_asynchronous() const override { return true; }
@@ -208,17 +211,18 @@ class CudaDevice final : public Device, public EnergyCounter {
   }
   void release() override { gate_.open(); }
   void* stream() override { return &context_; }
-  void* stream_beside() override {
-    beside_.handle = handle_beside();
-    return &beside_;
+  void* stream_beside(int lane) override {
+    cuda::CudaStream& beside = beside_[at(lane - 1)];
+    beside.handle = handle_beside(lane);
+    return &beside;
   }
   std::unique_ptr<LaneEvents> make_lane_events(std::size_t count) override {
     return std::make_unique<cuda::StreamEvents>(
-        [this](int lane) { return lane == 0 ? stream_.handle() : handle_beside(); }, count);
+        [this](int lane) { return lane == 0 ? stream_.handle() : handle_beside(lane); }, count);
   }
   std::unique_ptr<CapturedWork> capture(const std::function<void()>& issue) override {
     return cuda::capture_graph(stream_.handle(), [&] {
-      const DependentLaunches dependent(allows_dependent_, context_, beside_);
+      const DependentLaunches dependent(allows_dependent_, context_, beside_.front());
       issue();
     });
   }
@@ -252,8 +256,9 @@ class CudaDevice final : public Device, public EnergyCounter {
 
   // Lane 1. Collectives go first: they hold the multiprocessors of a few blocks, and the other
   // ranks wait for them. Updates, the work of a device that runs alone, take what lane 0 leaves
-  // free.
-  cudaStream_t handle_beside() const {
+  // free. Lane 2 has a stream of its own: copies to the host's memory, beside those from there.
+  cudaStream_t handle_beside(int lane) const {
+    if (lane == 2) return stream_out_.handle();
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
   }
 
@@ -282,6 +287,7 @@ class CudaDevice final : public Device, public EnergyCounter {
   DeviceTraits traits_;
   Stream stream_{Stream::Priority::kMiddle};
   Stream stream_before_{Stream::Priority::kHigh}, stream_behind_{Stream::Priority::kLow};
+  Stream stream_out_{Stream::Priority::kLow};
   cuda::Gate gate_;
   cuda::DeviceMemory source_;
   cuda::HostMemory host_source_;
@@ -291,7 +297,8 @@ class CudaDevice final : public Device, public EnergyCounter {
   cuda::Transfers transfers_;
   std::unique_ptr<cuda::SideUploads> uploads_;  // made when first needed
   cuda::NvmlDevice nvml_;
-  cuda::CudaStream context_, beside_;
+  cuda::CudaStream context_;
+  std::array<cuda::CudaStream, kLaneCount - 1> beside_;  // by lane, from lane 1 on
   std::unique_ptr<cuda::Gemm> gemm_;
   std::unique_ptr<cuda::FusedKernels> fused_;
   KernelTable table_;
@@ -364,7 +371,7 @@ CurrentGpu::~CurrentGpu() {
 }
 
 void* native_stream_of(Device& device, int lane) {
-  const void* const stream = lane == 0 ? device.stream() : device.stream_beside();
+  const void* const stream = lane == 0 ? device.stream() : device.stream_beside(lane);
   return static_cast<const cuda::CudaStream*>(stream)->handle;
 }
 

@@ -35,6 +35,7 @@ const char* consequence(const RunSpec& a, const Remedy& remedy) {
                                                     : "AdamW's states rounded at random";
   }
   if (a.precision != b.precision) return "products in bfloat16";
+  if (a.grad_accum_dtype != b.grad_accum_dtype) return "gradients added up in 16 bits";
   const bool same_sums = a.ops == b.ops && a.attention == b.attention &&
                          a.loss_chunks == b.loss_chunks && a.ffn_chunks == b.ffn_chunks &&
                          remedy.micro_batches == 1;

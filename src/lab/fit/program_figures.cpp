@@ -1,12 +1,15 @@
 #include "lab/fit/program_figures.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "analysis/cost.h"
+#include "analysis/lanes.h"
 #include "analysis/memory_map.h"
 #include "analysis/origins.h"
 #include "analysis/roofline.h"
+#include "base/indexed.h"
 #include "lab/predict/kernel_work.h"
 #include "passes/update_passes.h"
 #include "spec/fields.h"
@@ -56,6 +59,7 @@ RunSpec as_update(RunSpec step) {
 
 double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind) {
   double us = 0;
+  std::array<double, kLaneCount> moves_us{};  // by lane: those beside each other take the longer time
   for (const Node& node : program.nodes) {
     if (node.op->kernel_class == KernelClass::kCollective) {
       us += kCallSeconds * 1e6 +
@@ -63,9 +67,11 @@ double modelled_ms(const Program& program, const BufferPlan& buffer_plan, Device
       continue;
     }
     const double link_us = bytes_over_link(program, buffer_plan, node) / (kTypicalLinkGbS * 1e3);
-    us += std::max(modelled_us(program, node, kind), link_us);
+    const bool is_move = link_us > 0 && node.op->kernel_class == KernelClass::kCopy && has_lane(*node.op);
+    double& sum = is_move ? moves_us[at(static_cast<int>(node.attrs.integer("lane")))] : us;
+    sum += std::max(modelled_us(program, node, kind), link_us);
   }
-  return us * 1e-3;
+  return (us + std::ranges::max(moves_us)) * 1e-3;
 }
 
 std::optional<std::int64_t> layer_number(std::string_view path) {

@@ -241,6 +241,11 @@ std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits)
     out.push_back(one(kOtherPrecision, &RunSpec::precision, Precision{.autocast = DType::kBF16}));
   }
   if (is_step) out.push_back(narrower_moments(step));
+  const bool may_sum_low = is_step && step.accumulate > 1 && step.precision.autocast &&
+                           step.grad_accum_dtype == GradientSums::kF32 && !step.parallel.is_on();
+  if (may_sum_low) {
+    out.push_back(one(kOtherPrecision, &RunSpec::grad_accum_dtype, GradientSums::kLow));
+  }
   return out;
 }
 

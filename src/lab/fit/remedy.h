@@ -23,7 +23,7 @@ enum class ChangeSeverity : std::uint8_t {
   // Bit-identical results: updates inside backward, recomputation, the optimizer in host memory.
   kSameNumbers,
   kOtherRoundings,  // Sums in another order: fused ops, flash attention, the loss in chunks.
-  kOtherPrecision,  // Products in bfloat16.
+  kOtherPrecision,  // Products in bfloat16, sums of micro-batches' gradients in 16 bits.
   kOtherStates,     // AdamW's states in bfloat16
   kCodedStates,     // AdamW's states in 8 bits
   kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context, adapters alone

@@ -1,6 +1,7 @@
 #include "lab/predict/timeline.h"
 
 #include <algorithm>
+#include <array>
 
 #include "analysis/cost.h"
 #include "base/indexed.h"
@@ -20,19 +21,21 @@ double Link::us(const Program& program, const Node& node, bool is_first) const {
 Timeline timeline_of(const Program& program, std::span<const Turn> turns,
                      std::span<const double> us) {
   std::vector<double> end(program.nodes.size(), 0.0);
-  double lanes[2] = {0.0, 0.0};  // until when each is busy
-  double others = 0.0;           // time of kernels that are no collectives
+  std::array<double, kLaneCount> lanes{};  // until when each is busy
+  double others = 0.0;                     // time of kernels that are no collectives
   Timeline out;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     const Turn& turn = turns[i];
-    double start = lanes[turn.lane];
+    double start = lanes[at(turn.lane)];
     if (turn.lane != 0) start = std::max(start, lanes[0]);
-    if (turn.wait != kNoNode) start = std::max(start, end[at(turn.wait)]);
-    lanes[turn.lane] = end[i] = start + us[i];
+    for (const NodeId wait : turn.waits) {
+      if (wait != kNoNode) start = std::max(start, end[at(wait)]);
+    }
+    lanes[at(turn.lane)] = end[i] = start + us[i];
     const bool is_collective = program.nodes[i].op->kernel_class == KernelClass::kCollective;
     (is_collective ? out.collectives : others) += us[i];
   }
-  out.span = std::max(lanes[0], lanes[1]);
+  out.span = std::ranges::max(lanes);
   out.exposed = std::max(0.0, out.span - others);
   return out;
 }

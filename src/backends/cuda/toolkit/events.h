@@ -24,7 +24,7 @@ class EventMarks final : public Marks {
   std::vector<cudaEvent_t> events_;
 };
 
-// Events of lanes 0 and 1. While lane 0 is captured, lane 1 is captured with it from its first wait
+// Events of lanes. While lane 0 is captured, another lane is captured with it from its first wait
 // on.
 class StreamEvents final : public LaneEvents {
  public:

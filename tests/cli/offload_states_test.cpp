@@ -1,0 +1,106 @@
+// The optimizer's states in the host's memory, and gradients of micro-batches in 16 bits, as a person
+// asks for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "cli/run_binary.h"
+#include "support/temp_folder.h"
+
+namespace tracestep {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kGiB = std::int64_t{1} << 30;
+const std::string kLarge =
+    " --model qwen2.5-14b --context 1024 --batch 8 --precision bf16 --moments bf16 "
+    "--offload optimizer --recompute blocks --loss-chunks auto --attention flash --executor compiled ";
+
+Json row_of(const std::string& arguments) {
+  const ProgramRun run = run_tracestep(words_of(arguments + " --format json"));
+  EXPECT_EQ(run.status, 0) << arguments << "\n" << run.err;
+  return Json::parse(run.out, arguments).at("rows").items()[0];
+}
+
+// bf16 weights and gradients on a card of 80 GB; masters and moments in 112 GiB of the host's.
+TEST(OffloadStatesTest, AModelOf14BillionWeightsIsPlannedWithin80GB) {
+  const std::string narrow = kLarge + "--accumulate 16 --grad-accum-dtype low ";
+  const Json row = row_of("predict --published H100 --memory-limit 80GB" + narrow);
+  EXPECT_EQ(row.at("status").as_string(), "fits");
+  EXPECT_LT(row.at("predicted_peak_bytes").as_int(), 80'000'000'000);
+  EXPECT_LT(row.at("host_bytes").as_int(), 112 * kGiB);
+  EXPECT_GT(row.at("host_bytes").as_int(), 100 * kGiB);
+  const Json wide =
+      row_of("predict --published H100 --memory-limit 80GB --accumulate 16" + kLarge);
+  EXPECT_EQ(wide.at("status").as_string(), "does not fit");
+}
+
+// The states cross the bus once a step, whatever the number of micro-batches.
+TEST(OffloadStatesTest, TheyMoveOnceAStep) {
+  const auto ms = [&](const std::string& more) {
+    return row_of("predict --published H100" + kLarge + more).at("predicted_ms").as_double();
+  };
+  const double two = ms("--accumulate 2"), five = ms("--accumulate 5"), eight = ms("--accumulate 8");
+  EXPECT_NEAR(eight - five, five - two, 1e-3 * eight);
+  EXPECT_GT(two - (five - two) / 3 * 2, 1000) << "107 GiB each way, at most 63 GB/s";
+}
+
+TEST(OffloadStatesTest, FitOffersThem) {
+  const ProgramRun run = run_tracestep(words_of(
+      "fit --model qwen2.5-14b --published H100 --context 1024 --batch 4 --accumulate 16 "
+      "--moments bf16 --format json"));
+  EXPECT_EQ(run.status, 0) << run.err;
+  const Json result = Json::parse(run.out, "fit");
+  bool is_offered = false;
+  for (const Json& row : result.at("tables").at("remedies").at("rows").items()) {
+    const std::string command = row.at("command").as_string();
+    if (command.find("--offload optimizer") == std::string::npos ||
+        command.find("--grad-accum-dtype low") == std::string::npos) {
+      continue;
+    }
+    is_offered = true;
+    EXPECT_GT(row.at("host_bytes").as_int(), 100 * kGiB);
+    EXPECT_GT(row.at("predicted_ms").as_double(), 0);
+  }
+  EXPECT_TRUE(is_offered) << run.out;
+}
+
+TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
+  const std::string step = "bench --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --context 8 "
+                           "--batch 2 --grad-accum-dtype low ";
+  const ProgramRun alone = run_tracestep(words_of(step));
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_EQ(alone.err,
+            "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; give "
+            "--accumulate of two or more\n");
+  const ProgramRun ranks =
+      run_tracestep(words_of(step + "--accumulate 2 --precision bf16 --parallel dp=2"));
+  EXPECT_EQ(ranks.status, 2);
+  EXPECT_EQ(ranks.err,
+            "tracestep: [--grad-accum-dtype] low with dp=2: ranks add up gradients in float32; leave "
+            "it out; sums=low rounds what ranks send\n");
+}
+
+TEST(OffloadStatesTest, ATrainingResumesWithTheSameWeights) {
+  const TempFolder folder;
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += std::to_string(i) + " ";
+  folder.write("text.txt", text);
+  const std::string train =
+      "train --text text.txt --d-model 32 --d-ff 64 --layers 2 --heads 2 --context 16 --batch 2 "
+      "--precision bf16 --executor compiled --offload optimizer --accumulate 3 "
+      "--grad-accum-dtype low --threads 1 ";
+  const auto run = [&](const std::string& more) {
+    const ProgramRun done = run_tracestep(words_of(train + more), {.folder = folder.path()});
+    EXPECT_EQ(done.status, 0) << done.err;
+  };
+  run("--steps 6 --save whole.safetensors");
+  run("--steps 3 --checkpoint states --save part.safetensors");
+  run("--steps 6 --checkpoint states --resume --save part.safetensors");
+  EXPECT_EQ(content_of(folder.path() / "whole.safetensors"),
+            content_of(folder.path() / "part.safetensors"));
+}
+
+}  // namespace
+}  // namespace tracestep
