@@ -128,6 +128,8 @@ class Judge {
   void sketch(Remedy& r);
   // Takes the figures of the whole program.
   void look_at(Remedy& r);
+  // Describes the remedy; its peak by FiguresOfSteps::nested_peak().
+  std::optional<std::int64_t> nested_peak(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }
   // The remedy that progress names from now on.

@@ -1,6 +1,7 @@
 #include "lab/fit/step_figures.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <ranges>
@@ -43,6 +44,24 @@ bool grows_evenly(const Recomputation& choice) {
   if (choice.kind != Recomputation::Kind::kParts) return false;
   return std::ranges::none_of(
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
+}
+
+// Numbers of layers that say what more of them do where blocks are nested.
+constexpr std::pair<std::int64_t, std::int64_t> kNestedDepths{4, 8};
+
+// How many inputs of blocks are held while backward is in the last of so many nested blocks: those
+// of the first, of the middle, of the middle of what is left, …, and its own.
+std::int64_t nested_levels(std::int64_t layers) {
+  return std::bit_width(static_cast<std::uint64_t>(layers));
+}
+
+// True where the bytes grow by the input of a block for each level; all else grows with the layers,
+// as gradients do, or stays.
+bool grows_with_levels(const Where& where) {
+  const auto& [phase, place, component] = where;
+  const bool is_behind_first = place == static_cast<int>(LayerPlace::kBetween) ||
+                               place == static_cast<int>(LayerPlace::kLast);
+  return is_behind_first && (phase == Phase::kBackward || phase == Phase::kRecompute);
 }
 
 // Bytes of a rank's gradients in the type in which ranks sum them.
@@ -204,6 +223,40 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micr
     found->second = unless_refused([&] { return sketched_between(step, micro_batches, *depths); });
   }
   return found->second;
+}
+
+std::optional<std::int64_t> FiguresOfSteps::nested_peak(const RunSpec& step) {
+  const ModelConfig& model = step.model;
+  const bool are_alike = model.captured == nullptr && std::ssize(model.rope_layers) <= 1 &&
+                         (model.window == 0 || std::ssize(model.window_layers) <= 1);
+  const bool is_nested = step.recompute.kind == Recomputation::Kind::kNested;
+  const bool is_one = step.accumulate == 1 && !step.parallel.is_on();
+  if (!is_nested || !are_alike || !is_one || model.layers <= 2 * kNestedDepths.second)
+    return std::nullopt;
+  const auto [found, is_new] = nested_peaks_.try_emplace(key_text(step, 1));
+  if (is_new) {
+    found->second = unless_refused([&] {
+                      return StepFigures{.peak_bytes = nested_between(step)};
+                    }).peak_bytes;
+  }
+  return found->second;
+}
+
+std::int64_t FiguresOfSteps::nested_between(const RunSpec& step) {
+  const auto [few, more] = kNestedDepths;
+  const Depth a = at_layers(step, 1, few), b = at_layers(step, 1, more);
+  const std::int64_t layers = step.model.layers;
+  const std::pair levels{nested_levels(few), nested_levels(more)};
+  const std::map<Where, std::int64_t>& less = a.parts[0].program.live;
+  std::int64_t live = 0;
+  for (const auto& [where, bytes] : b.parts[0].program.live) {
+    const auto same = less.find(where);
+    const std::int64_t shallow = same == less.end() ? bytes : same->second;
+    live = std::max(live, grows_with_levels(where)
+                              ? at_depth(shallow, bytes, levels, nested_levels(layers))
+                              : at_depth(shallow, bytes, kNestedDepths, layers));
+  }
+  return at_depth(a.leaves, b.leaves, kNestedDepths, layers) + live;
 }
 
 StepFigures FiguresOfSteps::sketched_between(const RunSpec& step, std::int64_t micro_batches,

@@ -53,6 +53,10 @@ class FiguresOfSteps {
   // Figures without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
+  // The peak of a step in nested blocks from programs of four and of eight layers, within a
+  // hundredth; nullopt: its blocks are not nested, its layers are too few or not all alike, or ranks
+  // share it. Programs that are refused have kRefusedBytes.
+  std::optional<std::int64_t> nested_peak(const RunSpec& step);
   // The figures by sketch() without the whole program; nullptr: it has not been asked so far.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
@@ -65,13 +69,14 @@ class FiguresOfSteps {
   struct Depth;  // figures of a few layers
   StepFigures sketched_between(const RunSpec& step, std::int64_t micro_batches,
                                std::pair<std::int64_t, std::int64_t> depths);
+  std::int64_t nested_between(const RunSpec& step);
   Depth at_layers(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
   const Predictor* times_;
   ProgramCache programs_;
   std::map<std::string, StepFigures> exact_, sketches_;  // by canonical key
-  std::map<std::string, std::int64_t> kept_;
+  std::map<std::string, std::int64_t> kept_, nested_peaks_;
 };
 
 }  // namespace tracestep
