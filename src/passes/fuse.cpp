@@ -7,6 +7,7 @@
 #include "base/indexed.h"
 #include "ir/rewrite.h"
 #include "passes/fuse_regions.h"
+#include "passes/memory_passes.h"
 
 namespace tracestep {
 namespace {
@@ -188,7 +189,8 @@ const OpDef& op_of_fused_nodes() {
 }
 
 Program fuse(const Program& program) {
-  const Program in_parts = merge_column_sums(split_column_sums(program));
+  // The gradients of frozen gains are sums that nothing reads.
+  const Program in_parts = remove_dead_nodes(merge_column_sums(split_column_sums(program)));
   return Fuser(in_parts).run();
 }
 

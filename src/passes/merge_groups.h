@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "ir/program.h"
@@ -31,23 +32,39 @@ struct MergeGroup {
   bool is_apart = false;  // they stay products of their own, each of its part of an assembly
 };
 
-// A sum whose terms contain the products of a group.
-struct MergedSum {
+// Products with all parts of a block, which are terms of one sum.
+struct SummedProducts {
   MergeGroup products;
-  int summed_axis = 0;             // of the products' other operands
-  std::vector<ValueId> rest = {};  // terms that stay
+  int summed_axis = 0;  // of the products' other operands
   // The sums of the other operands over all their rows (gradients of biases), if each operand has
   // one: in the order of the parts.
   std::vector<NodeId> column_sums = {};
 };
+
+// A term of a sum, with the views and casts between it and the sum, in order.
+struct SumTerm {
+  ValueId value = kNoValue;
+  std::vector<NodeId> chain = {};
+};
+
+// A sum whose terms contain the products of groups.
+struct MergedSum {
+  std::vector<SummedProducts> groups;
+  std::vector<SumTerm> rest = {};  // terms that stay
+};
+
+// The assembly of the other operands of a group: the sum, and the number of the group in it.
+using AssemblyId = std::pair<NodeId, std::size_t>;
 
 // Groups by the node in whose place each is computed.
 struct Merges {
   std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
   std::map<NodeId, MergedSum> sums;            // of products with all parts of a block
   std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
-  std::map<ValueId, NodeId> assembled;         // by such an operand: the sum
+  std::map<ValueId, AssemblyId> assembled;     // by such an operand
   std::vector<bool> replaced;                  // by node: a merged node stands for it
+  // By node: it reads such operands too, and is to read slices of the assembly.
+  std::map<NodeId, std::vector<AssemblyId>> read_slices;
 };
 
 Merges find_merges(const Program& program);
