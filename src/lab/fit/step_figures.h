@@ -69,7 +69,7 @@ class FiguresOfSteps {
   struct Depth;  // figures of a few layers
   StepFigures sketched_between(const RunSpec& step, std::int64_t micro_batches,
                                std::pair<std::int64_t, std::int64_t> depths);
-  std::int64_t nested_between(const RunSpec& step);
+  std::int64_t nested_from_few(const RunSpec& step);
   Depth at_layers(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
