@@ -4,9 +4,13 @@
 #include <map>
 
 #include "analysis/fused_body.h"
+#include "analysis/readers.h"
+#include "analysis/view_strides.h"
 #include "base/indexed.h"
+#include "ir/op_def.h"
 #include "ir/rewrite.h"
 #include "passes/fuse_regions.h"
+#include "passes/memory_passes.h"
 #include "passes/pass_rules.h"
 
 namespace tracestep {
@@ -56,6 +60,81 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
   return copied ? found : result;
 }
 
+// --- views in front of what they rearrange -------------------------------------------------------
+// A rotation walks heads, whose views no sum of rows can follow: where views alone (and a cast)
+// lead from a sum to a rotation, as behind an adapter, they come before the sum.
+class ViewsBeforeSums {
+ public:
+  explicit ViewsBeforeSums(const Program& program)
+      : program_(program), readers_(program), r_(program, "fuse") {}
+
+  Program run() {
+    for (const Node& node : program_.nodes) {
+      if (node.op->fusion == Fusion::kElementwise && !node.op->is_view()) {
+        if (std::vector<NodeId> views = views_behind(node); !views.empty())
+          moved_.emplace(node.outputs[0], std::move(views));
+      }
+    }
+    if (moved_.empty()) return program_;
+    std::vector<bool> is_moved(program_.nodes.size(), false);
+    for (const auto& [id, views] : moved_) {
+      for (const NodeId view : views) is_moved[at(view)] = true;
+    }
+    for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (is_moved[i]) continue;
+      const Node& node = program_.nodes[i];
+      const auto views = moved_.find(node.outputs[0]);
+      if (views == moved_.end())
+        r_.copy(node);
+      else
+        emit(node, views->second);
+    }
+    return r_.finish();
+  }
+
+ private:
+  // The views between the node's result and a rotation, in order; none: something else reads it, or
+  // the views keep the order.
+  std::vector<NodeId> views_behind(const Node& node) const {
+    std::vector<NodeId> out;
+    const Shape& shape = program_.type(node.outputs[0]).shape;
+    const bool has_one_shape =
+        node.outputs.size() == 1 && std::ranges::all_of(node.inputs, [&](ValueId id) {
+          return program_.type(id).shape == shape;
+        });
+    if (!has_one_shape || node.inputs.size() < 2) return {};
+    bool changes_order = false;
+    NodeId next = readers_.only(node.outputs[0]);
+    for (; next != kNoNode && program_.node(next).op->is_view(); next = reader_of(next)) {
+      const Node& view = program_.node(next);
+      if (program_.type(view.outputs[0]).count() != shape.product()) return {};
+      changes_order = changes_order || rearranges(program_, view);
+      out.push_back(next);
+    }
+    if (next != kNoNode && program_.node(next).op->only_converts) next = reader_of(next);
+    const bool is_rotated = next != kNoNode && program_.node(next).op->fusion == Fusion::kPairs;
+    return is_rotated && changes_order ? out : std::vector<NodeId>();
+  }
+  NodeId reader_of(NodeId id) const { return readers_.only(program_.node(id).outputs[0]); }
+
+  void emit(const Node& node, const std::vector<NodeId>& views) {
+    std::vector<Val> inputs = r_.inputs(node);
+    for (const NodeId id : views) {
+      const Node& view = program_.node(id);
+      const auto guard = r_.from(view);
+      for (Val& x : inputs) x = r_.builder().call(*view.op, {x}, view.attrs).front();
+    }
+    const auto guard = r_.from(node);
+    r_.replace(program_.node(views.back()),
+               {r_.builder().call(*node.op, inputs, node.attrs).front()});
+  }
+
+  const Program& program_;
+  const Readers readers_;
+  Rewriter r_;
+  std::map<ValueId, std::vector<NodeId>> moved_;  // by the result of a sum
+};
+
 // --- the new program ----------------------------------------------------------------------------
 class Fuser {
  public:
@@ -97,8 +176,16 @@ class Fuser {
     }
     FusedNode out = regions_.node_of(region, ordered);
     if (ordered != plain && find_walk(out.body)) return out;
-    if (region.size() < 2 || plain.empty()) return {};
+    if (plain.empty() || (region.size() < 2 && !is_copied_into_assembly(plain))) return {};
     return ordered == plain ? out : regions_.node_of(region, plain);
+  }
+
+  // True for a part of an assembly that its own op cannot write there, as a fused node can.
+  bool is_copied_into_assembly(const std::vector<ValueId>& results) const {
+    const NodeId reader = regions_.readers().only(results.front());
+    const bool is_part =
+        results.size() == 1 && reader != kNoNode && program_.node(reader).op->is_assembly();
+    return is_part && !program_.node(program_.value(results.front()).producer).op->writes;
   }
 
   // Leaves out views of values that no longer exist.
@@ -189,7 +276,9 @@ const OpDef& op_of_fused_nodes() {
 }
 
 Program fuse(const Program& program) {
-  const Program in_parts = merge_column_sums(split_column_sums(program));
+  // The gradients of frozen gains are sums that nothing reads.
+  const Program in_order = ViewsBeforeSums(program).run();
+  const Program in_parts = remove_dead_nodes(merge_column_sums(split_column_sums(in_order)));
   return Fuser(in_parts).run();
 }
 

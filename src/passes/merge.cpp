@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "analysis/readers.h"
 #include "base/indexed.h"
@@ -46,29 +47,68 @@ class Merge {
     if (const auto found = merges_.with_blocks.find(id); found != merges_.with_blocks.end()) {
       emit_product_with_block(found->second);
     } else if (const auto sum = merges_.sums.find(id); sum != merges_.sums.end()) {
-      emit_sum(sum->second);
+      emit_sum(id, sum->second);
     } else if (const auto group = merges_.of_assemblies.find(id);
                group != merges_.of_assemblies.end()) {
       emit_product_of_assembly(group->second);
     } else if (!merges_.replaced[at(id)]) {
-      if (is_ready(node(id))) {
-        rewriter_.copy(node(id));
-      } else {
-        waiting_.push_back(id);
-      }
+      if (!emit_copy(id)) waiting_.push_back(id);
     }
   }
 
   void emit_waiting() {
-    std::vector<NodeId> still;
-    for (NodeId id : waiting_) {
-      if (is_ready(node(id))) {
-        rewriter_.copy(node(id));
-      } else {
-        still.push_back(id);
-      }
+    std::erase_if(waiting_, [&](NodeId id) { return emit_copy(id); });
+  }
+
+  // False: what the node reads is not there yet.
+  bool emit_copy(NodeId id) {
+    const auto slices = merges_.read_slices.find(id);
+    if (slices == merges_.read_slices.end()) {
+      if (!is_ready(node(id))) return false;
+      rewriter_.copy(node(id));
+      return true;
     }
-    waiting_ = std::move(still);
+    std::vector<Val> inputs;
+    for (ValueId input : node(id).inputs) {
+      const std::optional<Val> found = slice_or_value(input, slices->second);
+      if (!found) return false;
+      inputs.push_back(*found);
+    }
+    rewriter_.copy(node(id), inputs);
+    return true;
+  }
+  // A slice where the value is an operand of one of the assemblies; nullopt: it is not there yet.
+  std::optional<Val> slice_or_value(ValueId id, const std::vector<AssemblyId>& assemblies) {
+    const auto found = merges_.assembled.find(id);
+    const bool is_slice = found != merges_.assembled.end() &&
+                          std::ranges::find(assemblies, found->second) != assemblies.end();
+    if (!is_slice) return rewriter_.has(id) ? std::optional(rewriter_.map(id)) : std::nullopt;
+    const std::vector<MergedProduct>& members = products_of(found->second).products.members;
+    const bool is_whole = std::ranges::all_of(
+        members, [&](const MergedProduct& m) { return rewriter_.has(operand(m, m.shared())); });
+    if (!is_whole) return std::nullopt;
+    return slice_of(found->second, id);
+  }
+  // The part that `operand` is of the assembly.
+  Val slice_of(const AssemblyId& assembly, ValueId part) {
+    Val& made = part_slices_[part];
+    if (made) return made;
+    const Val whole = assembly_of(assembly);
+    const SummedProducts& sum = products_of(assembly);
+    std::int64_t start = 0;
+    for (const MergedProduct& m : sum.products.members) {
+      const ValueId id = operand(m, m.shared());
+      const std::int64_t stop = start + program_.type(id).shape[sum.summed_axis];
+      if (id == part) {
+        const auto guard = rewriter_.from(node(m.node));
+        made = ops::slice(whole, sum.summed_axis, start, stop);
+      }
+      start = stop;
+    }
+    return made;
+  }
+  const SummedProducts& products_of(const AssemblyId& id) const {
+    return merges_.sums.at(id.first).groups[id.second];
   }
 
   // While alive, nodes take the origins of the members.
@@ -159,11 +199,11 @@ class Merge {
     }
   }
 
-  // The assembly of the other operands of the sum at `root`.
-  Val assembly_of(NodeId root) {
-    Val& made = assemblies_[root];
+  // The assembly of the other operands of products of a sum.
+  Val assembly_of(const AssemblyId& id) {
+    Val& made = assemblies_[id];
     if (made) return made;
-    const MergedSum& sum = merges_.sums.at(root);
+    const SummedProducts& sum = products_of(id);
     std::vector<Val> parts;
     for (const MergedProduct& m : sum.products.members) {
       parts.push_back(rewriter_.map(operand(m, m.shared())));
@@ -192,10 +232,10 @@ class Merge {
     replace_by_slices(sums, all, 0);
   }
 
-  // The members' parts of the assembly of the sum at `root`, by slices of it.
-  void emit_products_of_parts(const MergeGroup& group, NodeId root) {
-    const Val whole = assembly_of(root);
-    const int axis = merges_.sums.at(root).summed_axis;
+  // The members' parts of the assembly, by slices of it.
+  void emit_products_of_parts(const MergeGroup& group, const AssemblyId& id) {
+    const Val whole = assembly_of(id);
+    const int axis = products_of(id).summed_axis;
     std::int64_t start = 0;
     for (const MergedProduct& m : group.members) {
       const auto guard = rewriter_.from(node(m.node));
@@ -208,9 +248,9 @@ class Merge {
 
   void emit_product_of_assembly(const MergeGroup& group) {
     const MergedProduct& first = group.members.front();
-    const NodeId root = merges_.assembled.at(operand(first, first.merged));
-    if (group.is_apart) return emit_products_of_parts(group, root);
-    Val whole = assembly_of(root);
+    const AssemblyId assembly = merges_.assembled.at(operand(first, first.merged));
+    if (group.is_apart) return emit_products_of_parts(group, assembly);
+    Val whole = assembly_of(assembly);
     {
       const auto guard = like(group.members);
       whole = product(first, whole, rewriter_.map(operand(first, first.shared())));
@@ -218,21 +258,30 @@ class Merge {
     replace_by_slices(group.members, whole);
   }
 
-  void emit_sum(const MergedSum& sum) {
-    const MergedProduct& first = sum.products.members.front();
-    const Val other = assembly_of(sum.products.where);
-    Val x;
-    {
-      const auto guard = like(sum.products.members);
-      x = product(first, block_of(sum.products), other);
-      for (NodeId step : first.chain) {
-        x = rewriter_.builder().call(*node(step).op, {x}, node(step).attrs).front();
-      }
+  Val emit_chain(Val x, const std::vector<NodeId>& chain) {
+    for (NodeId step : chain) {
+      x = rewriter_.builder().call(*node(step).op, {x}, node(step).attrs).front();
     }
-    const Node& root = node(sum.products.where);
+    return x;
+  }
+
+  void emit_sum(NodeId id, const MergedSum& sum) {
+    std::vector<Val> terms;
+    for (std::size_t i = 0; i < sum.groups.size(); ++i) {
+      const MergeGroup& group = sum.groups[i].products;
+      const MergedProduct& first = group.members.front();
+      const Val other = assembly_of({id, i});
+      const auto guard = like(group.members);
+      terms.push_back(emit_chain(product(first, block_of(group), other), first.chain));
+    }
+    const Node& root = node(id);
     const auto guard = rewriter_.from(root);
-    for (ValueId term : sum.rest) {
-      x = rewriter_.builder().call(*root.op, {x, rewriter_.map(term)}, root.attrs).front();
+    for (const SumTerm& term : sum.rest) {
+      terms.push_back(emit_chain(rewriter_.map(term.value), term.chain));
+    }
+    Val x = terms.front();
+    for (std::size_t i = 1; i < terms.size(); ++i) {
+      x = rewriter_.builder().call(*root.op, {x, terms[i]}, root.attrs).front();
     }
     rewriter_.replace(root, {x});
   }
@@ -241,8 +290,9 @@ class Merge {
   Rewriter rewriter_;
   const Merges merges_;
   std::map<const Node*, Val> narrow_blocks_;  // by the cast of the first part
-  std::map<NodeId, Val> assemblies_;          // by sum
-  std::vector<NodeId> waiting_;               // nodes behind which a merged product will stand
+  std::map<AssemblyId, Val> assemblies_;
+  std::map<ValueId, Val> part_slices_;  // by the operand of an assembly
+  std::vector<NodeId> waiting_;         // nodes behind which a merged product will stand
   std::vector<std::vector<ValueId>> slices_;
 };
 

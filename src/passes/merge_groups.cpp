@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,7 @@ class Finder {
     find_sums();
     find_products_of_assemblies();
     find_column_sums();
+    find_readers_of_slices();
     return std::move(out_);
   }
 
@@ -124,16 +126,51 @@ class Finder {
            node(reader).origin().phase == node(id).origin().phase;
   }
 
-  void add_terms(NodeId id, std::vector<ValueId>& terms, std::vector<NodeId>& sums) const {
-    sums.push_back(id);
+  // The terms of a sum and of those within it, which stand in `inside`.
+  struct Terms {
+    std::vector<SumTerm> all;
+    std::vector<NodeId> inside;
+  };
+  void add_terms(NodeId id, Terms& to) const {
+    to.inside.push_back(id);
     for (ValueId input : node(id).inputs) {
       const NodeId maker = program_.value(input).producer;
       if (maker != kNoNode && node(maker).op->is_sum && is_inner(maker)) {
-        add_terms(maker, terms, sums);
+        add_terms(maker, to);
       } else {
-        terms.push_back(input);
+        to.all.push_back({input});
       }
     }
+  }
+
+  // As above, and through views and casts of sums: adapters add to each product of a sum before
+  // they are added up. `chain`: between this sum and the outermost.
+  void add_terms_behind_views(NodeId id, const std::vector<NodeId>& chain, Terms& to) const {
+    to.inside.push_back(id);
+    for (ValueId input : node(id).inputs) {
+      std::vector<NodeId> views;
+      ValueId value = input;
+      NodeId maker = program_.value(value).producer;
+      while (is_passed_on(value, id) && is_additive(node(maker))) {
+        views.push_back(maker);
+        value = node(maker).inputs[0];
+        maker = program_.value(value).producer;
+      }
+      if (!is_passed_on(value, id) || !node(maker).op->is_sum || out_.replaced[at(maker)]) {
+        to.all.push_back({input, chain});
+        continue;
+      }
+      std::vector<NodeId> longer(views.rbegin(), views.rend());
+      longer.insert(longer.end(), chain.begin(), chain.end());
+      to.inside.insert(to.inside.end(), views.begin(), views.end());
+      add_terms_behind_views(maker, longer, to);
+    }
+  }
+  // True if a node of the sum's phase made the value, for a single reader.
+  bool is_passed_on(ValueId value, NodeId sum) const {
+    const NodeId maker = program_.value(value).producer;
+    return maker != kNoNode && readers_.only(value) != kNoNode &&
+           node(maker).origin().phase == node(sum).origin().phase;
   }
 
   // f(x) + f(y) is f(x + y) but for rounding.
@@ -170,35 +207,61 @@ class Finder {
     }
   }
 
-  // Merges the terms of one block, if there is one that they fill.
+  // Merges the terms of blocks that they fill: of one block where sums are terms as they are, else,
+  // in backward, of all.
   void find_sum(NodeId root) {
-    std::vector<ValueId> terms;
-    std::vector<NodeId> sums;
-    add_terms(root, terms, sums);
+    Terms terms;
+    add_terms(root, terms);
+    if (merge_terms(root, std::move(terms), 1)) return;
+    if (node(root).origin().phase != Phase::kBackward || is_term_behind_views(root)) return;
+    Terms more;
+    add_terms_behind_views(root, {}, more);
+    merge_terms(root, std::move(more), more.all.size());
+  }
+
+  // True if views and casts alone lead from the sum to another of its phase.
+  bool is_term_behind_views(NodeId id) const {
+    const Phase phase = node(id).origin().phase;
+    for (NodeId next = readers_.only(node(id).outputs[0]); next != kNoNode;
+         next = readers_.only(node(next).outputs[0])) {
+      if (node(next).origin().phase != phase) return false;
+      if (node(next).op->is_sum) return true;
+      if (!is_additive(node(next))) return false;
+    }
+    return false;
+  }
+
+  // False: no terms fill a block.
+  bool merge_terms(NodeId root, Terms terms, std::size_t most_groups) {
     std::map<std::string, std::vector<MergedProduct>> found;
     std::map<NodeId, ValueId> term_of;
-    for (ValueId term : terms) {
-      const auto m = product_of_term(term);
+    for (const SumTerm& term : terms.all) {
+      auto m = product_of_term(term.value);
       if (!m) continue;
+      m->chain.insert(m->chain.end(), term.chain.begin(), term.chain.end());
       std::string key = kind_of(*m);
       for (NodeId step : m->chain) key += "," + kind_of(step);
       found[key].push_back(*m);
-      term_of[m->node] = term;
+      term_of[m->node] = term.value;
     }
+    MergedSum sum;
     for (auto& [key, members] : found) {
+      if (sum.groups.size() == most_groups) break;
       if (!fills_block(members) || !may_assemble(members)) continue;
-      MergedSum sum{{members, root}, summed_axis(members.front())};
       for (const MergedProduct& m : members) {
-        std::erase(terms, term_of[m.node]);
+        std::erase_if(terms.all,
+                      [&](const SumTerm& term) { return term.value == term_of[m.node]; });
         for (NodeId step : m.chain) out_.replaced[at(step)] = true;
-        out_.assembled[operand(m, m.shared())] = root;
+        out_.assembled[operand(m, m.shared())] = {root, sum.groups.size()};
       }
-      sum.rest = terms;
-      for (NodeId inner : sums) out_.replaced[at(inner)] = true;
       mark(members);
-      out_.sums.emplace(root, std::move(sum));
-      return;
+      sum.groups.push_back({{members, root}, summed_axis(members.front())});
     }
+    if (sum.groups.empty()) return false;
+    sum.rest = std::move(terms.all);
+    for (NodeId inner : terms.inside) out_.replaced[at(inner)] = true;
+    out_.sums.emplace(root, std::move(sum));
+    return true;
   }
 
   // True if each product has another operand of its own, which no output and no other sum takes.
@@ -215,27 +278,72 @@ class Finder {
   // --- one value with all operands of such a sum ---
   void find_products_of_assemblies() {
     for (const auto& [root, sum] : out_.sums) {
-      std::map<std::string, std::vector<MergedProduct>> found;
-      for (const MergedProduct& m : sum.products.members) {
-        const ValueId part = operand(m, m.shared());
-        for (NodeId reader : readers_.nodes[at(part)]) {
-          const auto other = product_of(reader, part, sum.summed_axis);
-          if (!other || out_.replaced[at(reader)]) continue;
-          found[fmt::format("{},{},{}", kind_of(reader), other->merged,
-                            operand(*other, other->shared()))]
-              .push_back(*other);
-        }
-      }
-      for (auto& [key, members] : found) {
-        if (members.size() != sum.products.members.size()) continue;
-        const NodeId last = std::ranges::max_element(members, {}, [](const MergedProduct& m) {
-                              return m.node;
-                            })->node;
-        const bool is_apart =
-            std::ranges::any_of(members, [&](const MergedProduct& m) { return is_added(m.node); });
-        add_group({std::move(members), last, is_apart}, out_.of_assemblies);
+      for (const SummedProducts& group : sum.groups) find_products_of_assembly(group);
+    }
+  }
+  void find_products_of_assembly(const SummedProducts& sum) {
+    std::map<std::string, std::vector<MergedProduct>> found;
+    for (const MergedProduct& m : sum.products.members) {
+      const ValueId part = operand(m, m.shared());
+      for (NodeId reader : readers_.nodes[at(part)]) {
+        const auto other = product_of(reader, part, sum.summed_axis);
+        if (!other || out_.replaced[at(reader)]) continue;
+        found[fmt::format("{},{},{}", kind_of(reader), other->merged,
+                          operand(*other, other->shared()))]
+            .push_back(*other);
       }
     }
+    for (auto& [key, members] : found) {
+      if (members.size() != sum.products.members.size()) continue;
+      const NodeId last = std::ranges::max_element(members, {}, [](const MergedProduct& m) {
+                            return m.node;
+                          })->node;
+      const bool is_apart =
+          std::ranges::any_of(members, [&](const MergedProduct& m) { return is_added(m.node); });
+      add_group({std::move(members), last, is_apart}, out_.of_assemblies);
+    }
+  }
+
+  // --- others that read such operands ---
+  // They read slices of the assembly, so that the operands can be written in place there, if none
+  // of the operands depends on what they compute.
+  void find_readers_of_slices() {
+    for (const auto& [root, sum] : out_.sums) {
+      for (std::size_t i = 0; i < sum.groups.size(); ++i) {
+        const std::vector<NodeId> readers = other_readers(sum.groups[i]);
+        if (readers.empty() || leads_to_operands(readers, sum.groups[i])) continue;
+        for (NodeId reader : readers) out_.read_slices[reader].emplace_back(root, i);
+      }
+    }
+  }
+  // Products that no merged one stands for; none, if something else reads an operand as well.
+  std::vector<NodeId> other_readers(const SummedProducts& sum) const {
+    std::vector<NodeId> out;
+    for (const MergedProduct& m : sum.products.members) {
+      for (NodeId reader : readers_.nodes[at(operand(m, m.shared()))]) {
+        if (out_.replaced[at(reader)]) continue;
+        if (!node(reader).op->product) return {};
+        out.push_back(reader);
+      }
+    }
+    return out;
+  }
+  bool leads_to_operands(const std::vector<NodeId>& readers, const SummedProducts& sum) const {
+    const NodeId begin = std::ranges::min(readers);
+    NodeId end = begin;
+    std::set<NodeId> makers;
+    for (const MergedProduct& m : sum.products.members) {
+      makers.insert(program_.value(operand(m, m.shared())).producer);
+      end = std::max(end, *makers.rbegin());
+    }
+    std::set<NodeId> reached(readers.begin(), readers.end());
+    for (NodeId id = begin; id <= end; ++id) {
+      const bool follows = std::ranges::any_of(node(id).inputs, [&](ValueId input) {
+        return reached.contains(program_.value(input).producer);
+      });
+      if (follows) reached.insert(id);
+    }
+    return std::ranges::any_of(makers, [&](NodeId maker) { return reached.contains(maker); });
   }
 
   // True if something is added to the result: its own product can do that (`epilogue`), but no
@@ -285,11 +393,13 @@ class Finder {
         sums_of[rows_of(program_.nodes[i].inputs[0])].push_back(static_cast<NodeId>(i));
       }
     }
-    for (auto& [root, sum] : out_.sums) add_column_sums(sum, sums_of);
+    for (auto& [root, sum] : out_.sums) {
+      for (SummedProducts& group : sum.groups) add_column_sums(group, sums_of);
+    }
   }
 
   // An assembly joins columns where its operands are summed over their last axis by products.
-  void add_column_sums(MergedSum& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
+  void add_column_sums(SummedProducts& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
     const std::vector<MergedProduct>& members = sum.products.members;
     std::vector<NodeId> found;
     for (const MergedProduct& m : members) {

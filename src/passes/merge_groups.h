@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "ir/program.h"
@@ -31,24 +32,39 @@ struct MergeGroup {
   bool is_apart = false;  // True: they stay separate products, each of its own part of an assembly.
 };
 
-// A sum whose terms contain the products of a group.
-struct MergedSum {
+// Products with all parts of a block, which are terms of one sum.
+struct SummedProducts {
   MergeGroup products;
-  int summed_axis = 0;             // The axis of the products' other operands over which they sum.
-  std::vector<ValueId> rest = {};  // Terms of the sum that are no products of the group.
-  // The sums of the other operands over all their rows (gradients of biases), in the order of the
-  // parts; empty unless each operand has one.
+  int summed_axis = 0;  // of the products' other operands
+  // The sums of the other operands over all their rows (gradients of biases), if each operand has
+  // one: in the order of the parts.
   std::vector<NodeId> column_sums = {};
 };
 
-// All groups, by the node in whose place each is computed.
+// A term of a sum, with the views and casts between it and the sum, in order.
+struct SumTerm {
+  ValueId value = kNoValue;
+  std::vector<NodeId> chain = {};
+};
+
+// A sum whose terms contain the products of groups.
+struct MergedSum {
+  std::vector<SummedProducts> groups;
+  std::vector<SumTerm> rest = {};  // terms that stay
+};
+
+// The assembly of the other operands of a group: the sum, and the number of the group in it.
+using AssemblyId = std::pair<NodeId, std::size_t>;
+
+// Groups by the node in whose place each is computed.
 struct Merges {
-  std::map<NodeId, MergeGroup> with_blocks;  // Products of one operand with all parts of a block.
-  std::map<NodeId, MergedSum> sums;          // Sums of products with all parts of a block.
-  // Products of one value with all other operands of such a sum.
-  std::map<NodeId, MergeGroup> of_assemblies;
-  std::map<ValueId, NodeId> assembled;  // For each of these operands, the sum.
-  std::vector<bool> replaced;           // For each node, whether a merged node replaces it.
+  std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
+  std::map<NodeId, MergedSum> sums;            // of products with all parts of a block
+  std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
+  std::map<ValueId, AssemblyId> assembled;     // by such an operand
+  std::vector<bool> replaced;                  // by node: a merged node stands for it
+  // By node: it reads such operands too, and is to read slices of the assembly.
+  std::map<NodeId, std::vector<AssemblyId>> read_slices;
 };
 
 Merges find_merges(const Program& program);

@@ -27,9 +27,10 @@ struct Sizes {
   std::int64_t keys = 0;
   bool causal = true;
   DType dtype = DType::kF32;
-  double scale = 0.0;       // 0: 1/sqrt(D)
-  std::int64_t group = 1;   // heads of q that share one of k and v
-  std::int64_t window = 0;  // keys that a query sees; 0: all
+  double scale = 0.0;                        // 0: 1/sqrt(D)
+  std::int64_t group = 1;                    // heads of q that share one of k and v
+  std::int64_t window = 0;                   // keys that a query sees; 0: all
+  std::vector<std::int64_t> documents = {};  // their lengths, in a row; none: it is one text
 };
 
 Type keys_of(const Sizes& s) {
@@ -65,8 +66,14 @@ Program flash_program(const Sizes& s) {
   Builder b("flash");
   const Val q = b.input("q", {s.dtype, s.q});
   const Val k = b.input("k", keys_of(s)), v = b.input("v", keys_of(s));
+  std::vector<Val> operands{q, k, v};
+  if (!s.documents.empty()) {
+    const Type places{DType::kI64, {s.q.back(1)}};
+    operands.push_back(b.input("starts", places));
+    operands.push_back(b.input("ends", places));
+  }
   const std::vector<Val> results = b.call(
-      find_op("flash_attention"), {q, k, v},
+      find_op("flash_attention"), operands,
       {{"scale", scale_of(s)}, {"causal", s.causal}, {"token_major", false}, {"window", s.window}});
   b.output("y", results[0]);
   b.output("lse", results[1]);
@@ -100,6 +107,20 @@ Tensors leaves_of(const Program& program, double reach = 1.0) {
     out[leaf.name] = random_tensor(leaf.type, leaf.name, -r, r);
   }
   return out;
+}
+
+// Where the document of each place begins, and where it ends.
+void set_bounds(const Sizes& s, Tensors& leaves) {
+  if (s.documents.empty()) return;
+  std::vector<double> starts, ends;
+  for (const std::int64_t length : s.documents) {
+    const std::size_t begin = starts.size(), end = begin + static_cast<std::size_t>(length);
+    starts.resize(end, static_cast<double>(begin));
+    ends.resize(end, static_cast<double>(end));
+  }
+  const Shape places{s.q.back(1)};
+  leaves["starts"] = from_doubles(DType::kI64, places, starts);
+  leaves["ends"] = from_doubles(DType::kI64, places, ends);
 }
 
 const std::vector<std::string>& compared() {
@@ -323,13 +344,19 @@ TEST(FlashAttentionTest, RepeatsHaveTheSameBits) {
   struct Case {
     DType dtype;
     std::int64_t group = 1, window = 0;
+    std::vector<std::int64_t> documents = {};
   };
-  for (const Case& c :
-       {Case{DType::kBF16}, Case{DType::kF32}, Case{DType::kBF16, 3}, Case{DType::kBF16, 3, 70}}) {
-    const Sizes s{
-        .q = {3, 150, 64}, .keys = 150, .dtype = c.dtype, .group = c.group, .window = c.window};
+  for (const Case& c : {Case{DType::kBF16}, Case{DType::kF32}, Case{DType::kBF16, 3},
+                        Case{DType::kBF16, 3, 70}, Case{DType::kBF16, 3, 0, {100, 1, 9, 40}}}) {
+    const Sizes s{.q = {3, 150, 64},
+                  .keys = 150,
+                  .dtype = c.dtype,
+                  .group = c.group,
+                  .window = c.window,
+                  .documents = c.documents};
     const Program program = flash_program(s);
-    const Tensors leaves = leaves_of(program);
+    Tensors leaves = leaves_of(program);
+    set_bounds(s, leaves);
     for (const Backend& backend : backends_under_test()) {
       const auto device = backend.make({});
       const Tensors expected = run_program(*device, program, leaves);

@@ -182,6 +182,35 @@ TEST_P(FusedTest, RotationsAgree) {
   }
 }
 
+// As behind an adapter: part of a product of q, k and v, and what is added to it.
+TEST_P(FusedTest, RotationsOfSumsAgree) {
+  for (DType dtype : kDTypes) {
+    for (const std::int64_t width : {2, 6, 64, 128}) {
+      Builder b(fmt::format("rotation of a sum {} {}", name_of(dtype), width));
+      const ops::RopeTable table = ops::rope_table(b, 5, width, {});
+      const Val joined = b.input("joined", {dtype, {10, 5 * width}});
+      const Val part = ops::slice(joined, 1, width, 4 * width);
+      const Val sum = ops::add(part, b.input("adapter", {dtype, {10, 3 * width}}));
+      const Val heads = ops::permute(ops::reshape(sum, {2, 5, 3, width}), {0, 2, 1, 3});
+      const Val x = ops::cast(heads, DType::kF32);
+      b.output("y", ops::cast(b.call1("rope", {x, table.cos, table.sin}), dtype));
+      expect_twice_the_error_at_most(b.finish());
+    }
+  }
+}
+
+TEST_P(FusedTest, PartsOfAnAssemblyAreEqualToTheBit) {
+  for (DType dtype : kDTypes) {
+    Builder b(fmt::format("parts {}", name_of(dtype)));
+    const Val x = ops::affine(b.input("x", {dtype, {33, 16}}), 2.0);
+    const Val y = ops::affine(b.input("y", {dtype, {33, 5}}), 3.0);
+    b.output("all", b.call1("assemble", {x, y}, {{"axis", std::int64_t{1}}}));
+    const Program program = b.finish();
+    const Both both = run_both(program, testing::random_leaves(program), 2);
+    EXPECT_EQ(both.fused.at("all").bytes, both.plain.at("all").bytes);
+  }
+}
+
 Program residual_norm(DType dtype, const Shape& shape) {
   Builder b(fmt::format("residual norm {}{}", name_of(dtype), shape.str()));
   const Val h = ops::cast(b.input("h", {dtype, shape}), DType::kF32);

@@ -241,6 +241,9 @@ std::vector<Wish> wishes_for_gpus() {
       {.q = {2, 2, 261, 104}, .keys = 261, .group = 2, .window = 60, .documents = {200, 61}},
       {.q = {2, 2, 200, 192}, .keys = 200, .documents = {65, 64, 71}},
       {.q = {2, 2, 180, 256}, .keys = 180, .token_major = true, .documents = {100, 80}},
+      {.q = {2, 2, 400, 64}, .keys = 400, .window = 90, .documents = {1, 126, 129, 1, 143}},
+      {.q = {1, 8, 700, 128}, .keys = 700, .token_major = true, .group = 4, .documents = {700}},
+      {.q = {2, 4, 300, 200}, .keys = 300, .group = 2, .window = 80, .documents = {63, 150, 87}},
       {.q = {2, 4, 261, 64}, .keys = 261, .group = 4, .cap = 3.0, .documents = {130, 131}}};
 }
 

@@ -44,6 +44,22 @@ const std::map<std::string, std::string>& fused_bodies() {
         %3 : bf16[2,4,3,8] = permute(%2) {axes=[0,2,1,3]}
         output "y" = %3
       })"},
+      {"rotation_of_a_sum", R"(program "body" {
+        input %a : bf16[2,3,4,8]
+        input %b : bf16[2,3,4,8]
+        input %cos : f32[4,4]
+        input %sin : f32[4,4]
+        %0 : bf16[2,3,4,8] = add(%a, %b)
+        %1 : f32[2,3,4,8] = cast(%0) {dtype=f32}
+        %2 : f32[2,3,4,8] = rope(%1, %cos, %sin)
+        %3 : bf16[2,3,4,8] = cast(%2) {dtype=bf16}
+        output "y" = %3
+      })"},
+      {"part_of_an_assembly", R"(program "body" {
+        input %x : bf16[8,16]
+        %0 : bf16[8,16] = affine(%x) {scale=2.0}
+        output "y" = %0
+      })"},
       {"rotation_by_halves", R"(program "body" {
         input %g : bf16[2,3,4,8]
         input %w : f32[8]

@@ -119,6 +119,49 @@ TEST_F(FuseTest, RotationsOfQAndKWithTheirCastsAreOneNode) {
   expect_one_node();
 }
 
+// As behind an adapter: rows are added up, and their heads rotated.
+constexpr const char* kRotatedSum = R"(program "p" {
+  input %a : bf16[8,24]
+  input %b : bf16[8,24]
+  %0, %1 : f32[4,4], f32[4,4] = rope_table() {length=4, width=8}
+  %2 : bf16[8,24] = add(%a, %b)
+  %3 : bf16[2,4,3,8] = reshape(%2) {shape=[2,4,3,8]}
+  %4 : bf16[2,3,4,8] = permute(%3) {axes=[0,2,1,3]}
+  %5 : f32[2,3,4,8] = cast(%4) {dtype=f32}
+  %6 : f32[2,3,4,8] = rope(%5, %0, %1)
+  %7 : bf16[2,3,4,8] = cast(%6) {dtype=bf16}
+  output "q" = %7
+})";
+
+TEST_F(FuseTest, ASumWhoseHeadsAreRotatedIsTakenInHeadByHead) {
+  const Program out = fused(kRotatedSum);
+  EXPECT_EQ(count(out, "fused"), 1);
+  EXPECT_EQ(count(out, "add") + count(out, "cast") + count(out, "rope"), 0);
+  EXPECT_EQ(count(out, "permute"), 2) << "of each operand";
+  const Program end = materialize(out);
+  EXPECT_EQ(count(end, "copy"), 0);
+}
+
+TEST_F(FuseTest, ASumThatIsReadElsewhereStaysBeforeItsViews) {
+  std::string text = kRotatedSum;
+  text.insert(text.rfind('}'), "  output \"sum\" = %2\n");
+  const Program out = fused(text);
+  EXPECT_EQ(count(out, "permute"), 1);
+}
+
+TEST_F(FuseTest, APartOfAnAssemblyIsWrittenThere) {
+  const Program end = materialize(fused(R"(program "p" {
+    input %a : f32[4,2]
+    input %b : f32[4,3]
+    %0 : f32[4,2] = affine(%a) {scale=2.0}
+    %1 : f32[4,3] = affine(%b) {scale=2.0}
+    %2 : f32[4,5] = assemble(%0, %1) {axis=1}
+    output "y" = %2
+  })"));
+  EXPECT_EQ(count(end, "fused"), 2);
+  EXPECT_EQ(count(end, "copy") + count(end, "affine"), 0);
+}
+
 // A region between the two that fits neither: queries are more than keys and values.
 TEST_F(FuseTest, ReadersOfOneValueAreOneNodeInAnyOrder) {
   const Program out = fused(R"(program "p" {

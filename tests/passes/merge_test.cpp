@@ -256,6 +256,95 @@ TEST_F(MergeTest, CastsAndViewsOfTheTermsAreThoseOfTheSum) {
   EXPECT_EQ(count(out, "add"), 0);
 }
 
+// Backward of two products with adapters: each is added to that of its adapter before the sum. The
+// gradients of q and k have readers of their own, and so each adapter's operand.
+constexpr const char* kAdapted = R"(program "p" {
+  input %x : bf16[4,6]
+  input %a : bf16[4,2]
+  input %b : bf16[4,3]
+  constant %q : bf16[2,6] in "qk" at 0 of 30
+  constant %k : bf16[3,6] in "qk" at 12 of 30
+  parameter %qa : bf16[1,6] in "qka" at 0 of 12
+  parameter %ka : bf16[1,6] in "qka" at 6 of 12
+  parameter %qb : bf16[2,1]
+  parameter %kb : bf16[3,1]
+  %0 : bf16[4,3] = exp(%b) @ k backward
+  %1 : bf16[4,1] = matmul(%0, %kb) @ k backward
+  %2 : bf16[4,1] = affine(%1) {scale=2.0} @ k backward
+  %3 : bf16[4,6] = matmul(%2, %ka) @ k backward
+  %4 : bf16[1,6] !gradient = matmul(%2, %x) {transpose_a=true} @ k backward
+  %5 : f32[4,6] = cast(%3) {dtype=f32} @ k backward
+  %6 : bf16[4,6] = matmul(%0, %k) @ k backward
+  %7 : f32[4,6] = cast(%6) {dtype=f32} @ k backward
+  %8 : f32[4,6] = add(%5, %7) @ k backward
+  %9 : f32[2,2,6] = reshape(%8) {shape=[2,2,6]} @ k backward
+  %10 : bf16[4,2] = exp(%a) @ q backward
+  %11 : bf16[4,1] = matmul(%10, %qb) @ q backward
+  %12 : bf16[4,1] = affine(%11) {scale=2.0} @ q backward
+  %13 : bf16[4,6] = matmul(%12, %qa) @ q backward
+  %14 : bf16[1,6] !gradient = matmul(%12, %x) {transpose_a=true} @ q backward
+  %15 : f32[4,6] = cast(%13) {dtype=f32} @ q backward
+  %16 : bf16[4,6] = matmul(%10, %q) @ q backward
+  %17 : f32[4,6] = cast(%16) {dtype=f32} @ q backward
+  %18 : f32[4,6] = add(%15, %17) @ q backward
+  %19 : f32[2,2,6] = reshape(%18) {shape=[2,2,6]} @ q backward
+  %20 : f32[2,2,6] = add(%9, %19) @ norm backward
+  output "dx" = %20
+  output "grad.qa" = %14
+  output "grad.ka" = %4
+})";
+
+TEST_F(MergeTest, SumsBehindViewsAreOneSumAndWhatElseReadsAPartReadsASliceOfTheAssembly) {
+  EXPECT_EQ(merged_text(kAdapted), R"(program "p" {
+  input %x : bf16[4,6]
+  input %a : bf16[4,2]
+  input %b : bf16[4,3]
+  constant %q : bf16[2,6] in "qk" at 0 of 30
+  constant %k : bf16[3,6] in "qk" at 12 of 30
+  parameter %qa : bf16[1,6] in "qka" at 0 of 12
+  parameter %ka : bf16[1,6] in "qka" at 6 of 12
+  parameter %qb : bf16[2,1]
+  parameter %kb : bf16[3,1]
+  %0 : bf16[4,3] = exp(%b)
+  %1 : bf16[4,2] = exp(%a)
+  %2 : bf16[4,5] = assemble(%1, %0) {axis=1}
+  %3 : bf16[4,3] = slice(%2) {axis=1, start=2, stop=5}
+  %4 : bf16[4,1] = matmul(%3, %kb)
+  %5 : bf16[4,1] = affine(%4) {scale=2.0}
+  %6 : bf16[4,2] = slice(%2) {axis=1, start=0, stop=2}
+  %7 : bf16[4,1] = matmul(%6, %qb)
+  %8 : bf16[4,1] = affine(%7) {scale=2.0}
+  %9 : bf16[4,2] = assemble(%8, %5) {axis=1}
+  %10 : bf16[2,6] !gradient = matmul(%9, %x) {transpose_a=true}
+  %11 : bf16[1,6] !gradient = slice(%10) {axis=0, start=0, stop=1}
+  %12 : bf16[1,6] !gradient = slice(%10) {axis=0, start=1, stop=2}
+  %13 : bf16[5,6] = block(%q, %k)
+  %14 : bf16[4,6] = matmul(%2, %13)
+  %15 : f32[4,6] = cast(%14) {dtype=f32}
+  %16 : f32[2,2,6] = reshape(%15) {shape=[2,2,6]}
+  %17 : bf16[2,6] = block(%qa, %ka)
+  %18 : bf16[4,6] = matmul(%9, %17)
+  %19 : f32[4,6] = cast(%18) {dtype=f32}
+  %20 : f32[2,2,6] = reshape(%19) {shape=[2,2,6]}
+  %21 : f32[2,2,6] = add(%16, %20)
+  output "dx" = %21
+  output "grad.qa" = %11
+  output "grad.ka" = %12
+}
+)");
+}
+
+// A part of the assembly may depend on what reads another: then it is read as it was.
+TEST_F(MergeTest, WhatLeadsToAnotherPartReadsNoSlice) {
+  std::string text = kAdapted;
+  text.replace(text.find("exp(%a)"), 7, "affine(%30) {scale=3.0}");
+  text.insert(text.find("  %10 "),
+              "  %30 : bf16[4,2] = broadcast(%1) {shape=[4,2]} @ q backward\n");
+  const std::string out = merged_text(text);
+  EXPECT_THAT(out, HasSubstr("assemble"));
+  EXPECT_THAT(out, HasSubstr("matmul(%0, %kb)"));
+}
+
 TEST_F(MergeTest, NothingIsMergedWithoutAWholeBlockOrWhereAValueIsReadElsewhere) {
   const auto unchanged = [](const std::string& text) {
     const Program program = parse_program(text);
@@ -308,10 +397,14 @@ struct Case {
   AttentionForm attention = AttentionForm::kNaive;
   double clip = 0.0;
   Mode mode = Mode::kStep;
+  bool adapts = false;
 
   // Products of a layer less: 3 + 2 of forward are 1 + 1, and so are as many in backward, twice;
   // where gradients of weights are added up, those stay.
+  // With adapters as many of their own are one in each pass, gradients of theirs take the place of
+  // those of weights, and the first layer's q, k and v have no gradient of their input.
   int saved_products() const {
+    if (adapts) return 12;
     if (mode == Mode::kInference || mode == Mode::kForward) return 3;
     return gradients == GradientKind::kAccumulate ? 6 : 9;
   }
@@ -332,6 +425,7 @@ class MergedStepTest : public ::testing::TestWithParam<Case> {
     run.ops = GetParam().ops;
     run.attention = GetParam().attention;
     run.optimizer.clip = GetParam().clip;
+    if (GetParam().adapts) run.lora = {.rank = 2, .targets = {"all"}};
     run.optimizer.loss_scaling.enabled = GetParam().low == DType::kF16;
     context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
     context.disabled = std::move(disabled);
@@ -395,26 +489,27 @@ INSTANTIATE_TEST_SUITE_P(Steps, MergedFloat64Test,
                          ::testing::Values(Case{},
                                            Case{.attention = AttentionForm::kFlash, .clip = 1.0},
                                            Case{.ops = Granularity::kPrimitive},
-                                           Case{.gradients = GradientKind::kAccumulate}));
+                                           Case{.gradients = GradientKind::kAccumulate},
+                                           Case{.adapts = true}));
 
 INSTANTIATE_TEST_SUITE_P(
     Steps, MergedStepTest,
-    ::testing::Values(Case{std::nullopt}, Case{.low = DType::kBF16},
-                      Case{.low = DType::kBF16, .attention = AttentionForm::kFlash, .clip = 1.0},
-                      Case{.low = DType::kF16, .ops = Granularity::kPrimitive},
-                      Case{.gradients = GradientKind::kAccumulate,
-                           .attention = AttentionForm::kFlash},
-                      Case{.low = DType::kBF16, .gradients = GradientKind::kPersistent},
-                      Case{.low = DType::kBF16, .mode = Mode::kForwardBackward},
-                      Case{.low = DType::kBF16,
-                           .gradients = GradientKind::kAccumulate,
-                           .mode = Mode::kForwardBackward},
-                      Case{.low = DType::kBF16,
-                           .gradients = GradientKind::kPersistent,
-                           .mode = Mode::kForwardBackward},
-                      Case{.low = DType::kBF16, .mode = Mode::kForward},
-                      Case{.low = DType::kBF16, .mode = Mode::kInference},
-                      Case{.mode = Mode::kInference}));
+    ::testing::Values(
+        Case{std::nullopt}, Case{.low = DType::kBF16},
+        Case{.low = DType::kBF16, .attention = AttentionForm::kFlash, .clip = 1.0},
+        Case{.low = DType::kF16, .ops = Granularity::kPrimitive},
+        Case{.gradients = GradientKind::kAccumulate, .attention = AttentionForm::kFlash},
+        Case{.low = DType::kBF16, .gradients = GradientKind::kPersistent}, Case{.adapts = true},
+        Case{.low = DType::kBF16, .attention = AttentionForm::kFlash, .adapts = true},
+        Case{.low = DType::kBF16, .mode = Mode::kForwardBackward},
+        Case{.low = DType::kBF16,
+             .gradients = GradientKind::kAccumulate,
+             .mode = Mode::kForwardBackward},
+        Case{.low = DType::kBF16,
+             .gradients = GradientKind::kPersistent,
+             .mode = Mode::kForwardBackward},
+        Case{.low = DType::kBF16, .mode = Mode::kForward},
+        Case{.low = DType::kBF16, .mode = Mode::kInference}, Case{.mode = Mode::kInference}));
 
 }  // namespace
 }  // namespace tracestep

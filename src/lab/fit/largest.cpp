@@ -41,6 +41,15 @@ class Bracket {
   Bracket(std::int64_t most, std::int64_t limit, PeakOf peak_of)
       : fails_(most + 1), limit_(limit), peak_of_(std::move(peak_of)) {}
 
+  // `near`: tried first, and then the size beside it that has to fit, or not to.
+  std::int64_t largest_near(std::int64_t near) {
+    near = std::clamp<std::int64_t>(near, 1, fails_ - 1);
+    try_units(near);
+    const std::int64_t beside = fits_ == near ? near + 1 : near - 1;
+    if (beside > fits_ && beside < fails_) try_units(beside);
+    return largest(on_line());
+  }
+
   // `guess`: tried first.
   std::int64_t largest(std::int64_t guess) {
     for (int i = 0; fails_ - fits_ > 1; ++i) {
@@ -88,7 +97,7 @@ class Finder {
   Finder(const FitQuestion& q, Growth growth) : q_(q), judge_(q), growth_(growth) {}
 
   std::vector<Largest> find() {
-    std::vector<Largest> out{largest({}, 0)};
+    std::vector<Largest> out{largest({}, 0, By::kWholePrograms)};
     if (out[0].size > 0) judge_.answer(out[0].remedy);
     const std::vector<Choices> all = sets();
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -99,11 +108,13 @@ class Finder {
       // Peaks grow with the size, so the size that is worth a row fits if any larger one does.
       const auto worth =
           static_cast<std::int64_t>(std::ceil(kWorthARow * static_cast<double>(before)));
-      const Largest next = largest(set, std::max<std::int64_t>(worth - 1, 0));
+      const Largest next = largest(set, std::max<std::int64_t>(worth - 1, 0), By::kSketches);
       if (next.size == 0 || next.size < worth) continue;
-      // More may fit without a change that is not needed, such as an early update with states
-      // outside of the device's memory.
-      out.push_back(largest(needed(set, next), next.size - 1));
+      // Without a change that is not needed more may fit: an early update with states that are not
+      // in the device's memory.
+      Largest row = largest(needed(set, next), next.size - 1, By::kWholePrograms);
+      if (row.size < worth) continue;
+      out.push_back(std::move(row));
       judge_.answer(out.back().remedy);
     }
     return out;
@@ -171,10 +182,18 @@ class Finder {
     const bool has_peak = r.figures.peak_bytes > 0 && r.figures.refusal == nullptr;
     return has_peak ? std::optional(r.figures.peak_bytes) : std::nullopt;
   }
-  std::optional<std::int64_t> sketched_peak(Remedy r) { return peak_of(r, &Judge::sketch); }
+  std::optional<std::int64_t> sketched_peak(Remedy r) {
+    if (refusal_of(r.step)) return std::nullopt;
+    const std::optional<std::int64_t> nested = judge_.nested_peak(r);
+    if (!nested) return peak_of(r, &Judge::sketch);
+    return *nested < kRefusedBytes ? nested : std::nullopt;
+  }
+
+  // What says that a size fits, and that the next one does not.
+  enum class By : std::uint8_t { kSketches, kWholePrograms };
 
   // The largest size over all ways to share the step; 0: none is above `before`.
-  Largest largest(const Choices& set, std::int64_t before) {
+  Largest largest(const Choices& set, std::int64_t before, By by) {
     std::optional<Largest> out;
     for (const Parallel& parallel : ways()) {
       const Remedy start = changed(set, parallel);
@@ -182,7 +201,7 @@ class Finder {
       const bool is_known = above > 0 && !has_budget(start.step);
       const std::int64_t guess = above / unit(start.step) + 1;
       if (is_known && !may_fit_with(start, guess)) continue;
-      Largest next = largest_of(start, guess);
+      Largest next = largest_of(start, guess, by);
       if (!out || next.size > out->size) out = std::move(next);
     }
     if (out) return *out;
@@ -196,8 +215,8 @@ class Finder {
     return peak && may_fit(*peak, q_.within_bytes());
   }
 
-  // Programs of few layers find the size, the whole program decides.
-  Largest largest_of(const Remedy& start, std::int64_t guess) {
+  // Programs of few layers find the size; where whole programs are to say it, it is tried first.
+  Largest largest_of(const Remedy& start, std::int64_t guess, By by) {
     Largest out{.remedy = start, .flags = start.command};
     const auto sketched = [&](std::int64_t units) {
       return sketched_peak(with_units(start, units));
@@ -208,12 +227,15 @@ class Finder {
       if (peak && *peak <= q_.within_bytes()) out.remedy = tried;
       return peak;
     };
-    std::int64_t most = most_units(start.step), units = 0;
+    const std::int64_t most = most_units(start.step);
+    std::int64_t units = 0;
     if (has_budget(start.step)) {
       units = Bracket(most, q_.within_bytes(), exact).largest(of_blocks(start));
     } else {
       units = Bracket(most, q_.within_bytes(), sketched).largest(guess);
-      units = Bracket(units, q_.within_bytes(), exact).largest(units);
+      if (by == By::kSketches) out.remedy = with_units(start, units);
+      if (by == By::kWholePrograms && units > 0)
+        units = Bracket(most, q_.within_bytes(), exact).largest_near(units);
     }
     out.is_capped = units == most;
     out.size = units > 0 ? size_of(out.remedy.step) : 0;
@@ -321,10 +343,9 @@ class Finder {
     return set;
   }
 
+  // By programs of few layers, where the step has no budget of its own.
   bool is_within_margin(Remedy& tried) {
-    const std::optional<std::int64_t> sketched = sketched_peak(tried);
-    if (!sketched || *sketched > q_.within_bytes()) return false;
-    const std::optional<std::int64_t> peak = peak_of(tried, &Judge::look_at);
+    const std::optional<std::int64_t> peak = sketched_peak(tried);
     return peak && *peak <= q_.within_bytes();
   }
 

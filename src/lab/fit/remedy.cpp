@@ -111,6 +111,12 @@ void Judge::sketch(Remedy& r) {
   take_figures(r, figures_.sketch(r.step, r.micro_batches));
 }
 
+std::optional<std::int64_t> Judge::nested_peak(Remedy& r) {
+  describe(r);
+  say(r);
+  return r.micro_batches == 1 ? figures_.nested_peak(r.step) : std::nullopt;
+}
+
 void Judge::look_at(Remedy& r) {
   say(r);
   take_figures(r, figures_.exact(r.step, r.micro_batches));

@@ -137,6 +137,8 @@ class Judge {
   void sketch(Remedy& r);
   // Computes the figures from the whole program.
   void look_at(Remedy& r);
+  // Describes the remedy; its peak by FiguresOfSteps::nested_peak().
+  std::optional<std::int64_t> nested_peak(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }
   // Sets the remedy that progress reports name.

@@ -1,6 +1,7 @@
 #include "lab/fit/step_figures.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <ranges>
@@ -44,6 +45,65 @@ bool grows_evenly(const Recomputation& choice) {
   return std::ranges::none_of(
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
 }
+
+// Numbers of layers that say what more of them do where blocks are nested.
+constexpr std::pair<std::int64_t, std::int64_t> kNestedDepths{4, 8};
+
+// How many inputs of blocks are held while backward is in the last of so many nested blocks: those
+// of the first, of the middle, of the middle of what is left, …, and its own.
+std::int64_t nested_levels(std::int64_t layers) {
+  return std::bit_width(static_cast<std::uint64_t>(layers));
+}
+
+// The most that blocks between the first and the last hold of inputs and of the gradients of those
+// behind them (passes/recompute.cpp: a block drops the levels behind it, and halves what is left).
+std::int64_t nested_between(std::int64_t layers, std::int64_t input, std::int64_t gradients) {
+  std::vector<std::int64_t> levels{0};
+  std::int64_t out = 0;
+  for (std::int64_t block = layers - 1; block > 0; --block) {
+    while (levels.back() > block) levels.pop_back();
+    while (levels.back() < block) levels.push_back((levels.back() + block + 2) / 2);
+    if (block == layers - 1) continue;
+    out = std::max(out, std::ssize(levels) * input + (layers - 1 - block) * gradients);
+  }
+  return out;
+}
+
+// What programs of nested blocks hold in one phase and component, at four and at eight layers.
+class NestedBytes {
+ public:
+  NestedBytes(const std::map<Where, std::int64_t>& few, const std::map<Where, std::int64_t>& more)
+      : few_(few), more_(more) {}
+
+  // The bytes of many layers: of the last by its levels, of those between by levels and gradients,
+  // of all else by layers. In the forward pass nothing but the first input is held.
+  std::int64_t at(const Where& where, std::int64_t layers) const {
+    const auto& [phase, place, component] = where;
+    const std::int64_t known = more_.at(where), many = kNestedDepths.second;
+    if (phase == Phase::kBackward || phase == Phase::kRecompute) {
+      const std::int64_t input = std::max<std::int64_t>(growth(of(where, LayerPlace::kLast)), 0);
+      if (place == static_cast<int>(LayerPlace::kLast))
+        return known + (nested_levels(layers) - nested_levels(many)) * input;
+      if (place == static_cast<int>(LayerPlace::kBetween)) {
+        const std::int64_t first = growth(of(where, LayerPlace::kFirst));
+        const std::int64_t each = std::max<std::int64_t>(first, 0) / (many - kNestedDepths.first);
+        return known + nested_between(layers, input, each) - nested_between(many, input, each);
+      }
+    }
+    return known + growth(where) / (many - kNestedDepths.first) * (layers - many);
+  }
+
+ private:
+  static Where of(const Where& where, LayerPlace place) {
+    return {std::get<Phase>(where), static_cast<int>(place), std::get<std::string>(where)};
+  }
+  std::int64_t growth(const Where& where) const {
+    const auto a = few_.find(where), b = more_.find(where);
+    return a == few_.end() || b == more_.end() ? 0 : b->second - a->second;
+  }
+
+  const std::map<Where, std::int64_t>&few_, &more_;
+};
 
 // Bytes of a rank's gradients in the type in which ranks sum them.
 std::int64_t summed_bytes(const RunSpec& step) {
@@ -204,6 +264,34 @@ const StepFigures& FiguresOfSteps::sketch(const RunSpec& step, std::int64_t micr
     found->second = unless_refused([&] { return sketched_between(step, micro_batches, *depths); });
   }
   return found->second;
+}
+
+std::optional<std::int64_t> FiguresOfSteps::nested_peak(const RunSpec& step) {
+  const ModelConfig& model = step.model;
+  const bool are_alike = model.captured == nullptr && std::ssize(model.rope_layers) <= 1 &&
+                         (model.window == 0 || std::ssize(model.window_layers) <= 1);
+  const bool is_nested = step.recompute.kind == Recomputation::Kind::kNested;
+  const bool is_one = step.accumulate == 1 && !step.parallel.is_on();
+  if (!is_nested || !are_alike || !is_one || model.layers <= 2 * kNestedDepths.second)
+    return std::nullopt;
+  const auto [found, is_new] = nested_peaks_.try_emplace(key_text(step, 1));
+  if (is_new) {
+    found->second =
+        unless_refused([&] { return StepFigures{.peak_bytes = nested_from_few(step)}; }).peak_bytes;
+  }
+  return found->second;
+}
+
+std::int64_t FiguresOfSteps::nested_from_few(const RunSpec& step) {
+  const auto [few, more] = kNestedDepths;
+  const Depth a = at_layers(step, 1, few), b = at_layers(step, 1, more);
+  const std::int64_t layers = step.model.layers;
+  const NestedBytes bytes(a.parts[0].program.live, b.parts[0].program.live);
+  std::int64_t live = 0;
+  for (const Where& where : b.parts[0].program.live | std::views::keys) {
+    live = std::max(live, bytes.at(where, layers));
+  }
+  return at_depth(a.leaves, b.leaves, kNestedDepths, layers) + live;
 }
 
 StepFigures FiguresOfSteps::sketched_between(const RunSpec& step, std::int64_t micro_batches,

@@ -57,6 +57,10 @@ class FiguresOfSteps {
   // Estimated figures, from few layers where sketched_depths() gives their numbers, else from the
   // whole program. Bytes are exact except for the gaps of a planned arena.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
+  // The peak of a step in nested blocks from programs of four and of eight layers, within a
+  // hundredth; nullopt: its blocks are not nested, its layers are too few or not all alike, or ranks
+  // share it. Programs that are refused have kRefusedBytes.
+  std::optional<std::int64_t> nested_peak(const RunSpec& step);
   // The figures that an earlier sketch() found without the whole program; nullptr: there are none
   // yet.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
@@ -70,6 +74,7 @@ class FiguresOfSteps {
   struct Depth;  // figures of a few layers
   StepFigures sketched_between(const RunSpec& step, std::int64_t micro_batches,
                                std::pair<std::int64_t, std::int64_t> depths);
+  std::int64_t nested_from_few(const RunSpec& step);
   Depth at_layers(const RunSpec& step, std::int64_t micro_batches, std::int64_t layers);
 
   DeviceTraits traits_;
@@ -77,7 +82,7 @@ class FiguresOfSteps {
   ProgramCache programs_;
   // Figures by the canonical key of the step.
   std::map<std::string, StepFigures> exact_, sketches_;
-  std::map<std::string, std::int64_t> kept_;
+  std::map<std::string, std::int64_t> kept_, nested_peaks_;
 };
 
 }  // namespace tracestep

@@ -201,6 +201,26 @@ TEST_P(AFewLayers, TellTheBytesAndTheTimeOfMany) {
   }
 }
 
+// The inputs that nested blocks hold grow with the levels of halving, gradients with the layers.
+TEST_P(AFewLayers, TellThePeakOfManyThatAreNested) {
+  std::mt19937 random(static_cast<unsigned>(GetParam()));
+  int told = 0;
+  for (int i = 6 * GetParam(); i < 6 * GetParam() + 6; ++i) {
+    testing::FitCase q = testing::random_case(random);
+    q.step.model.layers = 17 + 4 * (i % 6);
+    q.step.recompute = Recomputation::nested();
+    if (i % 3 == 0) q.step.updates = UpdateTime::kEarly;
+    if (i % 2 == 0) q.step.lora = parse_adapters("test", "r=4,targets=all");
+    FiguresOfSteps figures(q.traits, nullptr);
+    const std::optional<std::int64_t> peak = figures.nested_peak(q.step);
+    if (!peak) continue;
+    ++told;
+    const auto exact = static_cast<double>(figures.exact(q.step).peak_bytes);
+    EXPECT_NEAR(static_cast<double>(*peak), exact, 0.01 * exact) << i;
+  }
+  EXPECT_GE(told, 3);
+}
+
 // Compiled, ranks send and sum for several layers at once, and gather weights ahead.
 TEST_F(MoreSearchTest, AFewLayersTellTheBytesOfRanksAndMicroBatches) {
   RunSpec step = seven_billion();
