@@ -223,8 +223,9 @@ bool Evidence::Row::is_like(const Row& other) const {
       continue;
     }
     // Counts and what follows from other columns tell no runs apart that keys do not.
-    const bool follows = column.role == ColumnRole::kFollows || column.role == ColumnRole::kExact ||
-                         column.role == ColumnRole::kKey || column.kind == ColumnKind::kBytes;
+    const bool follows = column.role == ColumnRole::kFollows || column.role == ColumnRole::kPart ||
+                         column.role == ColumnRole::kExact || column.role == ColumnRole::kKey ||
+                         column.kind == ColumnKind::kBytes;
     if (has_keys && follows) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());
