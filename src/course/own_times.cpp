@@ -138,7 +138,7 @@ Ours ours_of(const OwnTime& own, const StudyReport& report) {
 std::string published_of(const OwnTime& own) {
   const std::string mode = own.setting("mode");
   const std::string pass = mode == "forward-backward" ? "forward+backward" : mode;
-  // True if all of these times have the setting's usual value.
+  // All published times have this value of the setting: true if the user's has it too, or none.
   const auto is_usual = [&](std::string_view setting, std::string_view value) {
     return own.setting(setting).empty() || own.setting(setting) == value;
   };

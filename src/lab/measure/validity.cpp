@@ -247,7 +247,8 @@ constexpr std::string_view kChecker = "of the validity checker: ";
 Column verdict_column() {
   return {.name = "verdict",
           .description =
-              std::string(kChecker) + "ok, or the worst of note, doubt and invalid with its codes"};
+              std::string(kChecker) + "ok, or the worst of note, doubt and invalid with its codes",
+          .role = ColumnRole::kFollows};
 }
 
 bool is_verdict_column(const Column& column) {

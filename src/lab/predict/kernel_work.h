@@ -66,7 +66,7 @@ std::string work_name(const Program& program, const Node& node);
 
 struct KernelWork {
   NodeId node = kNoNode;
-  std::string kernel;  // work_name()
+  std::string kernel;  // The name from work_name().
   KernelClass kernel_class = KernelClass::kElementwise;
   Efforts amounts{};
   ProductShape product = {};

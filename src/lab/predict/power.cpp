@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// The two quantities of a whole step in the list of Efforts: its time, and the part of it in which
+// Two entries of Efforts hold figures of a whole step here: its time, and the part of it in which
 // kernels run.
 constexpr Effort kTime = Effort::kLaunches, kBusy = Effort::kRows;
 

@@ -47,7 +47,7 @@ Fields<PartRow> fields() {
   using R = const PartRow&;
   return {{col::phase, &PartRow::phase},
           {col::part, &PartRow::part},
-          {real_column("launches", "launches", "", 0, "in one step"),
+          {as_following(real_column("launches", "launches", "", 0, "in one step")),
            [](R r) { return r.sums.launches; }},
           {with_digits(4, col::ms("in one step, all layers")), [](R r) { return r.sums.ms; }},
           {real_column("layer_ms", "per layer", "ms", 4), [](R r) { return r.sums.ms / r.layers; }},

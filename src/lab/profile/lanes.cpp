@@ -137,7 +137,7 @@ Table lane_table(const ProfiledCell& cell) {
   const Fields<LaneTime> fields = {
       {int_column("lane", "", "0: the step's own order; 1 and 2: what runs beside it"), &LaneTime::lane},
       {col::phase, &LaneTime::phase},
-      {real_column("launches", "", "", 0, "in one step"), &LaneTime::launches},
+      {as_following(real_column("launches", "", "", 0, "in one step")), &LaneTime::launches},
       ms("ms", "busy", "in which its kernels run", &LaneTime::ms),
       ms("hidden_ms", "hidden", "of it: kernels of the other lane run too", &LaneTime::hidden_ms),
       ms("exposed_ms", "exposed", "of it: none does", &LaneTime::exposed_ms)};

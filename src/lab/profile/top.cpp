@@ -34,7 +34,7 @@ Fields<Spot> spot_fields(double kernels_ms) {
   using P = const Spot&;
   return {{col::part("model path, layers added up"), &Spot::part},
           {col::op("what it computes"), &Spot::op},
-          {real_column("launches", "calls", "", 0, "of kernels, in one step"),
+          {as_following(real_column("launches", "calls", "", 0, "of kernels, in one step")),
            [](P p) { return p.sums.launches; }},
           {col::ms("of all its kernels in one step"), [](P p) { return p.sums.ms; }},
           {timed(with_digits(1, col::share_percent("of the time of all kernels"))),

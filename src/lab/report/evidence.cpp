@@ -222,9 +222,13 @@ bool Evidence::Row::is_like(const Row& other) const {
       if (a != b) return false;
       continue;
     }
-    // Counts and what follows from other columns tell no runs apart that keys do not.
+    // What follows from other columns, and figures of the program, tell no runs apart that keys do
+    // not.
+    const bool is_part_figure =
+        column.role == ColumnRole::kPart && column.kind == ColumnKind::kReal;
     const bool follows = column.role == ColumnRole::kFollows || column.role == ColumnRole::kExact ||
-                         column.role == ColumnRole::kKey || column.kind == ColumnKind::kBytes;
+                         column.role == ColumnRole::kKey || column.kind == ColumnKind::kBytes ||
+                         is_part_figure;
     if (has_keys && follows) continue;
     const auto is_measured = [](const Json& cell) {
       return cell.is_array() || cell.is_object() || (cell.is_number() && !cell.is_int());

@@ -6,6 +6,7 @@
 #include "lab/explain/explain.h"
 #include "lab/memory/accounting.h"
 #include "lab/report/fields.h"
+#include "lab/report/known_columns.h"
 #include "lab/study/study.h"
 #include "spec/axes.h"
 #include "spec/fields.h"
@@ -39,7 +40,7 @@ Table size_table(const StudyContext& context) {
       {int_column("d_ff", "F"), &ModelConfig::d_ff},
       {int_column("heads", "H"), &ModelConfig::heads},
       {int_column("vocab", "V"), &ModelConfig::vocab},
-      {int_column("parameters", {}, "2VC + L(4C² + 3CF + 2C) + C"), parameter_formula},
+      {col::parameters("2VC + L(4C² + 3CF + 2C) + C"), parameter_formula},
       {bytes_column("weight_bytes", "weights", "4 bytes each"),
        [](M m) { return 4 * parameter_formula(m); }},
       {bytes_column("before_bytes", "before a step", "weights and AdamW's moments: 12 bytes each"),

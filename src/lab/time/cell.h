@@ -130,7 +130,8 @@ std::string label_of(const CellSpec& spec);  // The label of the cell's run.
 Json key_of(const CellSpec& spec);  // The key of the cell's run, with the number of its copy.
 // The times of its steps; empty if it failed.
 std::vector<double> beside_samples(const CellResult& result);
-double visit_weight(const CellSpec& spec);  // FLOPs
+// The time of a visit relative to other cells: its FLOPs.
+double visit_weight(const CellSpec& spec);
 TimedSamples timed_samples(const CellResult& result);
 
 // The joules that the whole device used for each timed step, by its energy counter, which is

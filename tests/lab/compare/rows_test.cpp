@@ -104,10 +104,11 @@ Json without_roles(const Json& json) {
   return out;
 }
 
+// Of the columns that a comparison reads.
 std::vector<std::string> roles_in(const std::vector<Column>& columns) {
   std::vector<std::string> out;
   for (const Column& c : columns) {
-    if (c.role == ColumnRole::kShown) continue;
+    if (c.role == ColumnRole::kShown || c.role == ColumnRole::kFollows) continue;
     out.push_back(fmt::format("{}: {} {}", c.name, name_of(c.role), c.whole));
   }
   return out;
@@ -130,6 +131,16 @@ TEST(RowsTest, AResultSaysTheRolesOfItsColumnsAndAnOlderOneHasThemAllTheSame) {
 
 Json parsed(const std::string& text) {
   return Json::parse(text, "test");
+}
+
+TEST(RowsTest, AResultSaysThatAVerdictFollowsFromTheOtherColumnsOfItsRow) {
+  for (const Table& table : declared_tables()) {
+    const auto verdict = table.index_of("verdict");
+    if (!verdict) continue;
+    EXPECT_EQ(table.columns[*verdict].role, ColumnRole::kFollows) << table.name;
+    const Json now = written(table, true);
+    EXPECT_EQ(now.at("columns").at("verdict").at("role"), Json("follows")) << table.name;
+  }
 }
 
 TEST(RowsTest, ATableThatNobodyKnowsIsComparedByItsRoles) {
