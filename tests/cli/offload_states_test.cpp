@@ -1,5 +1,5 @@
-// The optimizer's states in the host's memory, and gradients of micro-batches in 16 bits, as a person
-// asks for them.
+// The optimizer's states in the host's memory, and gradients of micro-batches in 16 bits, as a
+// person asks for them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 const std::string kLarge =
     " --model qwen2.5-14b --context 1024 --batch 8 --precision bf16 --moments bf16 "
-    "--offload optimizer --recompute blocks --loss-chunks auto --attention flash --executor compiled ";
+    "--offload optimizer --recompute blocks --loss-chunks auto --attention flash --executor "
+    "compiled ";
 
 Json row_of(const std::string& arguments) {
   const ProgramRun run = run_tracestep(words_of(arguments + " --format json"));
@@ -27,13 +28,12 @@ Json row_of(const std::string& arguments) {
 TEST(OffloadStatesTest, AModelOf14BillionWeightsIsPlannedWithin80GB) {
   const std::string narrow = kLarge + "--accumulate 16 --grad-accum-dtype low ";
   const Json row = row_of("predict --published H100 --memory-limit 80GB" + narrow);
-  EXPECT_EQ(row.at("status").as_string(), "fits");
-  EXPECT_LT(row.at("predicted_peak_bytes").as_int(), 80'000'000'000);
+  EXPECT_EQ(row.at("status").as_string(), "ok");
+  EXPECT_LT(row.at("peak_bytes").as_int(), 80'000'000'000);
   EXPECT_LT(row.at("host_bytes").as_int(), 112 * kGiB);
   EXPECT_GT(row.at("host_bytes").as_int(), 100 * kGiB);
-  const Json wide =
-      row_of("predict --published H100 --memory-limit 80GB --accumulate 16" + kLarge);
-  EXPECT_EQ(wide.at("status").as_string(), "does not fit");
+  const Json wide = row_of("predict --published H100 --memory-limit 80GB --accumulate 16" + kLarge);
+  EXPECT_EQ(wide.at("status").as_string(), "oom");
 }
 
 // The states cross the bus once a step, whatever the number of micro-batches.
@@ -41,34 +41,36 @@ TEST(OffloadStatesTest, TheyMoveOnceAStep) {
   const auto ms = [&](const std::string& more) {
     return row_of("predict --published H100" + kLarge + more).at("predicted_ms").as_double();
   };
-  const double two = ms("--accumulate 2"), five = ms("--accumulate 5"), eight = ms("--accumulate 8");
+  const double two = ms("--accumulate 2"), five = ms("--accumulate 5"),
+               eight = ms("--accumulate 8");
   EXPECT_NEAR(eight - five, five - two, 1e-3 * eight);
   EXPECT_GT(two - (five - two) / 3 * 2, 1000) << "107 GiB each way, at most 63 GB/s";
 }
 
+// Of a step whose weights, gradients and states do not fit, the narrow ones that stay do.
 TEST(OffloadStatesTest, FitOffersThem) {
-  const ProgramRun run = run_tracestep(words_of(
-      "fit --model qwen2.5-14b --published H100 --context 1024 --batch 4 --accumulate 16 "
-      "--moments bf16 --format json"));
+  const ProgramRun run = run_tracestep(
+      words_of("fit --d-model 512 --d-ff 2048 --layers 2 --heads 8 --vocab 8000 --published H100 "
+               "--context 64 "
+               "--batch 1 --accumulate 4 --executor compiled --precision bf16 --moments bf16 "
+               "--memory-limit 80MB --format json"));
   EXPECT_EQ(run.status, 0) << run.err;
   const Json result = Json::parse(run.out, "fit");
   bool is_offered = false;
   for (const Json& row : result.at("tables").at("remedies").at("rows").items()) {
     const std::string command = row.at("command").as_string();
-    if (command.find("--offload optimizer") == std::string::npos ||
-        command.find("--grad-accum-dtype low") == std::string::npos) {
-      continue;
-    }
-    is_offered = true;
-    EXPECT_GT(row.at("host_bytes").as_int(), 100 * kGiB);
+    if (command.find("--offload optimizer") == std::string::npos) continue;
+    is_offered = is_offered || command.find("--grad-accum-dtype low") != std::string::npos;
+    EXPECT_GT(row.at("host_bytes").as_int(), 0);
     EXPECT_GT(row.at("predicted_ms").as_double(), 0);
   }
   EXPECT_TRUE(is_offered) << run.out;
 }
 
 TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
-  const std::string step = "bench --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --context 8 "
-                           "--batch 2 --grad-accum-dtype low ";
+  const std::string step =
+      "bench --d-model 32 --d-ff 64 --layers 2 --heads 2 --vocab 50 --context 8 "
+      "--batch 2 --grad-accum-dtype low ";
   const ProgramRun alone = run_tracestep(words_of(step));
   EXPECT_EQ(alone.status, 2);
   EXPECT_EQ(alone.err,
@@ -77,9 +79,10 @@ TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
   const ProgramRun ranks =
       run_tracestep(words_of(step + "--accumulate 2 --precision bf16 --parallel dp=2"));
   EXPECT_EQ(ranks.status, 2);
-  EXPECT_EQ(ranks.err,
-            "tracestep: [--grad-accum-dtype] low with dp=2: ranks add up gradients in float32; leave "
-            "it out; sums=low rounds what ranks send\n");
+  EXPECT_EQ(
+      ranks.err,
+      "tracestep: [--grad-accum-dtype] low with dp=2: ranks add up gradients in float32; leave "
+      "it out; sums=low rounds what ranks send\n");
 }
 
 TEST(OffloadStatesTest, ATrainingResumesWithTheSameWeights) {

@@ -6,9 +6,9 @@
 #include "analysis/cost.h"
 #include "analysis/memory_map.h"
 #include "backends/null/null_device.h"
+#include "base/random.h"
 #include "exec/small_steps.h"
 #include "ir/verify.h"
-#include "base/random.h"
 #include "ops/functions.h"
 #include "passes/kernel_passes.h"
 #include "passes/memory_passes.h"
@@ -248,8 +248,7 @@ TEST_F(OffloadedStepTest, StatesThatPassThroughTheDeviceAreTheSameBits) {
       const auto device = backend.make({.threads = 2, .guarded = true});
       spec.optimizer.moments = kAllMoments[turn++ % std::size(kAllMoments)];
       for (const bool is_joined : {true, false}) {
-        if (has_arena(spec.executor))
-          spec.compile_passes = {{"shadow", "merge", "join"}};
+        if (has_arena(spec.executor)) spec.compile_passes = {{"shadow", "merge", "join"}};
         if (has_arena(spec.executor) && !is_joined) spec.compile_passes->erase("join");
         const Program plain = step_program(spec, *device);
         const Program moved = stream_states(offload(plain), 1, kAny);
@@ -285,9 +284,8 @@ TEST_F(OffloadedStepTest, ACompiledStepMovesThemBesideItsBackward) {
   const auto last_product = std::ranges::find_if(
       program.nodes.rbegin(), program.nodes.rend(),
       [](const Node& node) { return node.op->kernel_class == KernelClass::kGemm; });
-  const auto beside =
-      std::count_if(last_product, program.nodes.rend(),
-                    [](const Node& node) { return node.op->name == "offload"; });
+  const auto beside = std::count_if(last_product, program.nodes.rend(),
+                                    [](const Node& node) { return node.op->name == "offload"; });
   EXPECT_GT(beside, copies(program, "offload") / 2);
   // Where all wait for the norm they run beside each other.
   spec.optimizer.clip = 1.0;
@@ -312,8 +310,9 @@ TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
   int streamed = 0;
   for (int i = 0; i < 30; ++i) {
     RunSpec spec = large_step();
-    spec.executor = one_of(rng, index, {ExecutorKind::kEager, ExecutorKind::kArena,
-                                        ExecutorKind::kCompiled, ExecutorKind::kCompiled});
+    spec.executor = one_of(rng, index,
+                           {ExecutorKind::kEager, ExecutorKind::kArena, ExecutorKind::kCompiled,
+                            ExecutorKind::kCompiled});
     spec.precision =
         parse_precision("test", one_of(rng, index, {"fp32", "bf16", "bf16", "bf16-pure"}));
     spec.updates = one_of(rng, index, {UpdateTime::kEnd, UpdateTime::kEnd, UpdateTime::kEarly});
@@ -332,8 +331,7 @@ TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
     Store store(*device);
     const auto executor = make_executor(spec.executor, store, program);
     executor->run();
-    EXPECT_EQ(executor->predicted_peak_bytes(),
-              device->allocator().stats().peak_requested_bytes);
+    EXPECT_EQ(executor->predicted_peak_bytes(), device->allocator().stats().peak_requested_bytes);
     EXPECT_EQ(device->host_bytes(), host_bytes(program));
     spec.offload = Offload::kNone;
     const Program plain = step_program(spec, *device);

@@ -32,11 +32,12 @@ class StreamStatesTest : public ::testing::Test {
           "  %{1}, %{2}, %{3} : f32[4], f32[4], f32[4] = adamw(%w{0}, %g{0}, %m{0}, %v{0}, %lr, "
           "%size) @ w{0} optimizer\n",
           i, first, first + 1, first + 2);
-      ends += fmt::format("  update %w{0} = %{1}\n  update %m{0} = %{2}\n  update %v{0} = %{3}\n", i,
-                          first, first + 1, first + 2);
+      ends += fmt::format("  update %w{0} = %{1}\n  update %m{0} = %{2}\n  update %v{0} = %{3}\n",
+                          i, first, first + 1, first + 2);
     }
-    return parse_program("program \"p\" {\n" + leaves + "  input %lr : f32[]\n  input %size : f32[]\n" +
-                         nodes + more + ends + "}");
+    return parse_program("program \"p\" {\n" + leaves +
+                         "  input %lr : f32[]\n  input %size : f32[]\n" + nodes + more + ends +
+                         "}");
   }
 
   // The ops in order, with their lanes where they have one beside the others.

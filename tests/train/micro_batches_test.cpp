@@ -212,7 +212,8 @@ std::int64_t gradient_bytes(const Program& program, DType dtype) {
   std::int64_t out = 0;
   for (const ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
-    if (leaf.name.starts_with(kGradientPrefix) && leaf.type.dtype == dtype) out += leaf.type.bytes();
+    if (leaf.name.starts_with(kGradientPrefix) && leaf.type.dtype == dtype)
+      out += leaf.type.bytes();
   }
   return out;
 }
@@ -228,12 +229,10 @@ TEST(JoinedMicroBatchesTest, AddUpGradientsOfProductsInTheirDtype) {
     const std::int64_t others = gradient_bytes(narrow, DType::kF32);
     EXPECT_GT(others, 0);
     EXPECT_GT(gradient_bytes(narrow, DType::kBF16), others);
-    EXPECT_EQ(gradient_bytes(wide, DType::kF32),
-              2 * gradient_bytes(narrow, DType::kBF16) + others);
+    EXPECT_EQ(gradient_bytes(wide, DType::kF32), 2 * gradient_bytes(narrow, DType::kBF16) + others);
     // In a compiled step the product itself adds.
-    const auto adding = std::ranges::count_if(narrow.nodes, [](const Node& node) {
-      return node.op->name == "matmul_add";
-    });
+    const auto adding = std::ranges::count_if(
+        narrow.nodes, [](const Node& node) { return node.op->name == "matmul_add"; });
     EXPECT_EQ(adding > 0, executor == ExecutorKind::kCompiled);
   }
 }

@@ -59,7 +59,8 @@ RunSpec as_update(RunSpec step) {
 
 double modelled_ms(const Program& program, const BufferPlan& buffer_plan, DeviceKind kind) {
   double us = 0;
-  std::array<double, kLaneCount> moves_us{};  // by lane: those beside each other take the longer time
+  std::array<double, kLaneCount>
+      moves_us{};  // by lane: those beside each other take the longer time
   for (const Node& node : program.nodes) {
     if (node.op->kernel_class == KernelClass::kCollective) {
       us += kCallSeconds * 1e6 +
@@ -67,7 +68,8 @@ double modelled_ms(const Program& program, const BufferPlan& buffer_plan, Device
       continue;
     }
     const double link_us = bytes_over_link(program, buffer_plan, node) / (kTypicalLinkGbS * 1e3);
-    const bool is_move = link_us > 0 && node.op->kernel_class == KernelClass::kCopy && has_lane(*node.op);
+    const bool is_move =
+        link_us > 0 && node.op->kernel_class == KernelClass::kCopy && has_lane(*node.op);
     double& sum = is_move ? moves_us[at(static_cast<int>(node.attrs.integer("lane")))] : us;
     sum += std::max(modelled_us(program, node, kind), link_us);
   }

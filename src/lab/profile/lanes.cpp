@@ -135,7 +135,8 @@ Table lane_table(const ProfiledCell& cell) {
     return Field<LaneTime>{real_column(name, title, "ms", 4, text), get};
   };
   const Fields<LaneTime> fields = {
-      {int_column("lane", "", "0: the step's own order; 1 and 2: what runs beside it"), &LaneTime::lane},
+      {int_column("lane", "", "0: the step's own order; 1 and 2: what runs beside it"),
+       &LaneTime::lane},
       {col::phase, &LaneTime::phase},
       {as_following(real_column("launches", "", "", 0, "in one step")), &LaneTime::launches},
       ms("ms", "busy", "in which its kernels run", &LaneTime::ms),
