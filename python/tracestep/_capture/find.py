@@ -43,8 +43,8 @@ def scaled(v: Val) -> tuple[Val, float, float]:
 
 
 def uncast(v: Val) -> Val:
-    """Before casts between floating dtypes."""
-    while (node := made_by(v, "cast")) and node.inputs[0].is_floating:
+    """Before casts between floating dtypes; one from float64 rounds what no later one brings back."""
+    while (node := made_by(v, "cast")) and node.inputs[0].is_floating and node.inputs[0].dtype != "f64":
         v = node.inputs[0]
     return v
 
