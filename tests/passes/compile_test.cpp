@@ -141,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Steps, CompileTest,
                                               name_of(p.param.attention));
                          });
 
-// A step of few tokens has copies of weights that are larger than all that backward keeps.
+// Where little is kept, the copies are what is left when backward begins; later gradients lie in
+// them.
 TEST(CompileBudgetTest, CopiesOfWeightsGoWhereNothingElseCould) {
   ops::register_all();
   const ModelConfig model{.vocab = 64, .d_model = 128, .d_ff = 512, .layers = 3, .heads = 4};
@@ -152,14 +153,14 @@ TEST(CompileBudgetTest, CopiesOfWeightsGoWhereNothingElseCould) {
     }
     PassContext context = kSameBits;
     context.has_kernel = [&](const OpDef& op) { return device.has_kernel(op); };
-    return run_pipeline(loss_program(model, {.batch = 1, .context = 8}), run, context).program;
+    return run_pipeline(loss_program(model, {.batch = 1, .context = 128}), run, context).program;
   };
   for (const testing::Backend& backend : testing::backends_under_test()) {
     const auto device = backend.make({.threads = 2, .guarded = true});
     const Program all = program_of(*device, true, 0);
     const std::int64_t peak_bytes = plan_step(all, {}).peak_bytes();
-    const Program some = program_of(*device, true, peak_bytes - 800'000);
-    EXPECT_LE(plan_step(some, {}).peak_bytes(), peak_bytes - 800'000);
+    const Program some = program_of(*device, true, peak_bytes - 1'800'000);
+    EXPECT_LE(plan_step(some, {}).peak_bytes(), peak_bytes - 1'800'000);
     EXPECT_NE(all.find_leaf("shadow.layers.1.ffn.w1.weight"), kNoValue);
     EXPECT_EQ(some.find_leaf("shadow.layers.1.ffn.w1.weight"), kNoValue);
     EXPECT_NE(all.find_leaf("shadow.lm_head.weight"), kNoValue);

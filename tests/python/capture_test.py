@@ -295,6 +295,46 @@ class EqualTest(unittest.TestCase):
                 check = tracestep.capture(make(), *inputs, patterns=patterns, **options).check
                 self.assertLess(max(check["loss"], check["gradients"]), 1e-10)
 
+    def test_what_pytorch_defines_by_simpler_ops_is_taken_apart(self):
+        class Losses(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.narrow = nn.utils.parametrizations.weight_norm(nn.Linear(6, 8))
+
+            def forward(self, x, y):
+                a = self.narrow(x)
+                p, q = a.sigmoid(), y.sigmoid()
+                return (F.mse_loss(a, y) + F.l1_loss(a, y) + F.smooth_l1_loss(a, y) + F.huber_loss(a, y)
+                        + F.binary_cross_entropy(p, q) + F.poisson_nll_loss(a, q) - F.cosine_similarity(a, y, dim=-1).mean()
+                        + torch.logaddexp(a, y).mean() + F.threshold(a, 0.1, 0.0).mean() + torch.logit(p).mean()
+                        + torch.kron(a[:2, :2], y[:2, :2]).mean() + F.triplet_margin_loss(a, y, a.flip(0)))
+
+        torch.manual_seed(3)
+        check = tracestep.capture(Losses(), torch.randn(4, 6), torch.randn(4, 8)).check
+        self.assertLess(max(check["loss"], check["gradients"]), 1e-10)
+
+    def test_a_loss_that_is_0_but_for_rounding_is_equal(self):
+        class Turned(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                return (y.roll(1, -1) - y).mean()
+
+        torch.manual_seed(3)
+        self.assertLess(tracestep.capture(Turned(6, 8), torch.randn(4, 6)).check["loss"], 1e-8)
+
+    def test_a_norm_that_rounds_float64_to_float32_stays_as_it_is(self):
+        class Narrowing(nn.Linear):
+            def forward(self, x):
+                wide = super().forward(x).to(torch.float32)
+                y = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+                return (self.bias * y.to(torch.float64)).sum()
+
+        torch.manual_seed(3)
+        module, x = Narrowing(6, 8).double(), torch.randn(4, 6).double()
+        captured = tracestep.capture(module, x)
+        found = float(tracestep.eval(program=captured, device="reference").table["loss"][0])
+        self.assertLess(abs(found - float(module(x).detach())), 1e-5)
+
     def test_truth_values_are_joined_as_in_the_module(self):
         torch.manual_seed(3)
         x = torch.linspace(-1, 1, 240).sin().reshape(5, 6, 8)

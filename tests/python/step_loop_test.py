@@ -237,6 +237,39 @@ class LoopTest(unittest.TestCase):
             plain_step(*pairs[1], [batch(i)])
         self.assertLess(apart(model, other), 1e-9)
 
+    def test_a_part_of_a_group_thaws_and_counts_by_itself(self):
+        model, other = two(torch.float64)
+        pairs, unread = [], nn.Linear(2, 2).double()
+        for m in (model, other):
+            m.wte.weight.requires_grad_(False)
+            m.unread = copy.deepcopy(unread)
+            pairs.append((m, torch.optim.AdamW(m.parameters(), lr=1e-2)))
+        step = made(model, optimizer=pairs[0][1])
+        for i in range(5):
+            if i in (1, 3, 4):
+                for m, _ in pairs:
+                    m.wte.weight.requires_grad_(i != 3)
+            self.assertLess(abs(float(step(*batch(i))) - plain_step(*pairs[1], [batch(i)])), 1e-10)
+        self.assertEqual({int(pairs[0][1].state[p]["step"]) for p in (model.wte.weight, model.wpe.weight)}, {3, 5})
+        self.assertLess(apart(model, other), 1e-9)
+
+    def test_behind_a_change_that_is_refused_a_mended_module_goes_on(self):
+        model, other = two(torch.float64)
+        optimizer, its = (torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, other))
+        step = made(model, optimizer=optimizer)
+        own = {n: p for n, p in model.named_parameters(remove_duplicate=False)}
+        step(*batch(0))
+        model.load_state_dict({n: x.clone() for n, x in model.state_dict().items()}, assign=True)  # which the optimizer has not
+        for _ in range(2):
+            with self.assertRaisesRegex(tracestep.UsageError, "none of its parameters is one of the module"):
+                step(*batch(1))
+        for n, p in own.items():
+            setattr(model.get_submodule(n.rpartition(".")[0]), n.rpartition(".")[2], p)
+        step(*batch(1))
+        for i in range(2):
+            plain_step(other, its, [batch(i)])
+        self.assertLess(apart(model, other), 1e-9)
+
 
 class EndTest(unittest.TestCase):
     def test_a_step_that_nobody_holds_leaves_nothing(self):

@@ -19,6 +19,7 @@ from .folder import read_tensors, write
 
 POSITIONS = 9  # at least, of the small export; beyond a window by some
 BOUND = 1e-8  # of the largest of each gradient; rounding in float64 is far below
+ROUNDING = 1e-6  # what is below that is compared with it: of a loss that is 0, rounding alone is left
 LARGEST = 40_000_000  # parameters, above which the check takes too long on the reference device
 
 
@@ -90,14 +91,15 @@ def differences(parameters: dict[str, torch.Tensor], loss: float, found: float,
     """The entry about the check in capture.json."""
     wanted = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in parameters.items() if p.requires_grad}
     overall = max((float(g.abs().max()) for g in wanted.values() if g.numel()), default=1.0)
+    overall = max(overall, 1e3 * ROUNDING)
     by_name = {}
     for name, g in wanted.items():
         mine = gradients.get(name, torch.zeros_like(g)).double()
         # A gradient that is 0 but for rounding is compared with the others'.
-        largest = max(float(g.abs().max()) if g.numel() else 0.0, 1e-3 * overall, 1e-300)
+        largest = max(float(g.abs().max()) if g.numel() else 0.0, 1e-3 * overall)
         by_name[name] = float((mine - g).abs().max()) / largest if g.numel() else 0.0
     worst = max(by_name, key=lambda n: (by_name[n] != by_name[n], by_name[n]), default="")
-    result = {"loss": abs(found - loss) / max(abs(loss), 1e-300), "gradients": by_name.get(worst, 0.0), "worst": worst}
+    result = {"loss": abs(found - loss) / max(abs(loss), ROUNDING), "gradients": by_name.get(worst, 0.0), "worst": worst}
     if not result["loss"] <= BOUND:
         raise UsageError(f"[check] the program's loss is {found:.9g}, the module's {loss:.9g}: it is not captured", 2)
     if not result["gradients"] <= BOUND:

@@ -173,6 +173,16 @@ def rms_norm(w: Lowering, x: Val, sizes: list[int], weight: Any = None, eps: flo
     return (y, None) if "fused" in w.target else y
 
 
+@op("_weight_norm")
+def weight_norm(w: Lowering, v: Val, g: Val, dim: int = 0) -> Val:
+    """g · v / |v|, each slice along `dim` by itself; of all of v for -1."""
+    p = w.p
+    axes = [axis for axis in range(v.rank) if axis != dim]
+    count = math.prod(v.shape[axis] for axis in axes)
+    length = p.unary("sqrt", p.affine(p.mean(p.unary("square", v), axes, True), count, 0))
+    return p.binary("mul", v, p.binary("div", g, length))
+
+
 @op("group_norm")
 def group_norm(w: Lowering, x: Val, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5,
                *_: Any) -> Val:

@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 
 from .._program import UsageError
 from . import activations, arithmetic, composites, views  # each registers its ops
-from .lower import BATCH, DTYPES, Lowering, place_of, refuse
+from .lower import BATCH, DTYPES, Lowering, is_known, place_of, refuse
 from .patterns import lift, lifted_in
 from .program import Program, Val, word
 
@@ -200,13 +200,26 @@ def graph_of(step: Step, tensors: Sequence[torch.Tensor]) -> torch.export.Export
         for part in exported.graph_module.modules():
             if isinstance(part, torch.fx.GraphModule):
                 _keep_stops(part)
-        return exported.run_decompositions({})
+        return _taken_apart(exported.run_decompositions({}))
     except UsageError:
         raise
     except Exception as problem:  # of any type; PyTorch's own reason
         raise UsageError(_reason(problem), 2) from None
     finally:
         logging.disable(quiet)
+
+
+def _taken_apart(graph: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """With PyTorch's own definitions in place of ops that have no counterpart: losses, products and norms made of simpler ones."""
+    for _ in range(4):
+        targets = {node.target for part in graph.graph_module.modules() if isinstance(part, torch.fx.GraphModule)
+                   for node in part.graph.nodes if isinstance(node.target, torch._ops.OpOverload)}
+        missing = {op for op in targets if not is_known(op) and torch.Tag.nondeterministic_seeded not in op.tags}
+        table = {op: parts for op, parts in torch.export.default_decompositions().items() if op in missing} if missing else {}
+        if not table:
+            break
+        graph = graph.run_decompositions(table)
+    return graph
 
 
 def _keep_stops(part: torch.fx.GraphModule) -> None:

@@ -43,8 +43,8 @@ def scaled(v: Val) -> tuple[Val, float, float]:
 
 
 def uncast(v: Val) -> Val:
-    """The value before casts between floating dtypes."""
-    while (node := made_by(v, "cast")) and node.inputs[0].is_floating:
+    """The value before casts between floating dtypes, except one from float64, whose rounding nothing undoes."""
+    while (node := made_by(v, "cast")) and node.inputs[0].is_floating and node.inputs[0].dtype != "f64":
         v = node.inputs[0]
     return v
 

@@ -37,6 +37,16 @@ def op(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return add
 
 
+# Loops over positions, which a program would have to unroll.
+LOOPS = ("lstm", "gru", "rnn_tanh", "rnn_relu", "quantized_lstm")
+
+
+def is_known(target: torch._ops.OpOverload) -> bool:
+    """Whether an op is written as it is, or refused as it is."""
+    name = target._schema.name.rpartition("::")[2]
+    return name in OPS or name in SHAPED or name in UNSET or name in LOOPS or target.namespace != "aten"
+
+
 class Complex:
     """A complex value as two real ones, because programs have no complex dtype."""
 

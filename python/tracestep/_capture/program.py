@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._program import UsageError
+
 Shape = tuple[int, ...]
 FLOATS = ("f64", "f32", "bf16", "f16")
 WIDE = {"bf16": "f32", "f16": "f32"}  # what sums of 16 bits are in
@@ -274,6 +276,8 @@ class Program:
         lines += [f"  {v.kind} %{v.name} : {type_of(v)}" for v in self.leaves]
         for node in self.nodes:
             path, file, line = node.place
+            if any(isinstance(value, float) and math.isnan(value) for value in node.attrs.values()):
+                raise UsageError(f"[{file}:{line}] a constant is NaN, and so is all that it touches" + (f" (in {path})" if path else ""), 2)
             attrs = ", ".join(f"{key}={literal(value)}" for key, value in node.attrs.items())
             lines.append(f"  {', '.join(names[id(v)] for v in node.outputs)} : "
                          f"{', '.join(map(type_of, node.outputs))} = {node.op}"

@@ -73,6 +73,7 @@ class Step:
         self._reopened = 0  # calls in a row for which the optimizer's numbers had changed
         self._session: Session | None = None
         self._close: Any = None
+        self._released = False
         self._open()
 
     def _with_place(self, words: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Step:
             self._close()
         self._kept.clear()
         self._waiting.clear()
-        self._session = None
+        self._session = self._update = self._updated = None
 
     def _open_anew(self, signature: Any, is_other: bool) -> None:
         """Opens a new session after a change. Captures are kept unless the module `is_other`."""
@@ -234,8 +235,11 @@ class Step:
         if os.getpid() != self._process:
             raise Error("[step] this process is a fork of the one that made the step: its threads are not here; "
                         "make the step behind the fork", 1)
-        if self._session is None:
+        if self._released:
             raise UsageError("[step] the step has been released", 2)
+        if self._session is None:  # a call before found a change that no program can be of
+            self._watch = Watched(self.model)
+            self._open()
         refuse_around(self.device, str(self.words.get("precision", "fp32")))
         is_other = self._watch.has_other_parts()
         if is_other:
@@ -246,7 +250,7 @@ class Step:
             self._ranks.agree((call.key, modes[0], signature, is_other, key in self._kept))
         is_other = is_other or any(p.data_ptr() != at for _, p, at in self._watched)
         has_other_numbers = signature[0] != self._signature[0]
-        if is_other or signature != self._signature:
+        if is_other or signature != self._signature or not self._updates.count_alike():
             self._open_anew(signature, is_other)
         self._reopened = self._reopened + 1 if has_other_numbers else 0
         if self._reopened == MANY:
@@ -373,6 +377,7 @@ class Step:
         with self._lock:
             self._shut()
             self._parameters.release()
+            self._released = True
 
 
 def step(model: torch.nn.Module, loss: Callable[..., Any] | None = None, *, optimizer: torch.optim.Optimizer,

@@ -14,7 +14,7 @@ class LossScale:
     """The scale, the number of good steps in a row and of skipped steps, which are kept between steps."""
 
     def __init__(self, scaler: Any, precision: str) -> None:
-        self.is_on = precision in ("fp16", "fp16-pure")
+        self.is_on = precision == "fp16"
         self.scaler = scaler if scaler is not None and scaler.is_enabled() else None
         if self.scaler is not None and not self.is_on:
             raise UsageError('[scaler] the loss is scaled with precision="fp16"', 2)

@@ -49,20 +49,33 @@ class Updates:
                       *(g.get(name) for name in OFF)) for g in self.optimizer.param_groups)
 
     def rows(self, names: dict[int, str]) -> list[tuple[list[str], float, float, float, float]]:
-        """The groups for a session, by parameter names; groups without trained parameters are left out."""
+        """The groups for a session, by parameter names; groups without trained parameters are left out.
+
+        Parameters of one group that were not updated equally often, because some were frozen for a while, form rows of their own.
+        """
         self.check()
         self.groups, rows = [], []
         for group in self.optimizer.param_groups:
-            own = [p for p in group["params"] if p.requires_grad and id(p) in names]
-            if not own:
-                continue
+            trained = [p for p in group["params"] if p.requires_grad and id(p) in names]
             beta1, beta2 = (float(b) for b in group.get("betas", (0.9, 0.999)))
-            rows.append(([names[id(p)] for p in own], beta1, beta2, float(group.get("eps", 1e-8)),
-                         float(group["weight_decay"])))
-            self.groups.append((group, own))
+            numbers = beta1, beta2, float(group.get("eps", 1e-8)), float(group["weight_decay"])
+            for count in sorted({self._count(p) for p in trained}):
+                own = [p for p in trained if self._count(p) == count]
+                rows.append(([names[id(p)] for p in own], *numbers))
+                self.groups.append((group, own))
         if not rows:
             raise UsageError("[optimizer] none of its parameters is one of the module that is trained", 2)
         return rows
+
+    def _count(self, p: torch.nn.Parameter) -> int:
+        """Updates of it so far."""
+        if self.rule != _library.ADAMW or p not in self.optimizer.state:
+            return 0
+        return int(self.optimizer.state[p].get("step", 0))
+
+    def count_alike(self) -> bool:
+        """Whether the parameters of each row still do, so that they have one rate."""
+        return all(len({self._count(p) for p in own}) < 2 for _, own in self.groups)
 
     def place(self, leaves: Sequence[Leaf], parameters: dict[str, torch.nn.Parameter], device: torch.device,
               lend: Callable[[Leaf, torch.Tensor], None]) -> None:
@@ -104,15 +117,8 @@ class Updates:
             self.optimizer.state[p][key] = view
 
     def rates(self) -> list[tuple[float, int]]:
-        """The learning rate of each group, and the number of its step."""
-        found = []
-        for group, own in self.groups:
-            steps = {int(self.optimizer.state[p]["step"]) for p in own} if self.rule == _library.ADAMW else {0}
-            if len(steps) > 1:
-                raise UsageError(f"[optimizer] parameters of one group are at steps {sorted(steps)}: in a group all "
-                                 "count alike", 2)
-            found.append((float(group["lr"]), (steps or {0}).pop() + 1))
-        return found
+        """The learning rate of each row, and the number of its step."""
+        return [(float(group["lr"]), (self._count(own[0]) if own else 0) + 1) for group, own in self.groups]
 
     def advance(self) -> None:
         """Counts a step, so that schedulers see it too."""
