@@ -53,9 +53,9 @@ class FiguresOfSteps {
   // Figures without the whole program where sketched_depths() are known. Bytes are exact but for
   // what a planned arena cannot fill.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
-  // The peak of a step in nested blocks from programs of four and of eight layers, within a
-  // hundredth; nullopt: its blocks are not nested, its layers are too few or not all alike, or ranks
-  // share it. Programs that are refused have kRefusedBytes.
+  // The peak of a step in nested blocks from programs of four and of eight layers, within five
+  // hundredths; nullopt: its blocks are not nested, its layers are too few or not all alike, or
+  // ranks share it. Programs that are refused have kRefusedBytes.
   std::optional<std::int64_t> nested_peak(const RunSpec& step);
   // The figures by sketch() without the whole program; nullptr: it has not been asked so far.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;

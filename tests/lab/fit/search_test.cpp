@@ -220,7 +220,8 @@ TEST_P(AFewLayers, TellThePeakOfManyThatAreNested) {
     const auto filled = static_cast<double>(plan.leaf_bytes + plan.least_arena_bytes);
     const double exact =
         has_arena(q.step.executor) ? filled : static_cast<double>(figures.exact(q.step).peak_bytes);
-    EXPECT_NEAR(static_cast<double>(*peak), exact, 0.01 * exact) << i;
+    const double error = has_arena(q.step.executor) ? 0.05 : 0.01;
+    EXPECT_NEAR(static_cast<double>(*peak), exact, error * exact) << i;
   }
   EXPECT_GE(told, 3);
 }
