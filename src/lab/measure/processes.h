@@ -53,6 +53,9 @@ struct TimedSamples {
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
+// "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median is; for
+// programs alone.
+Fields<TimedSamples> interval_fields();
 
 // The medians of both in the rounds that visited both, three at least, pair by pair; else nothing.
 // A cell that is visited no more is left out of later rounds, so pairs are those of the first ones.
