@@ -38,9 +38,9 @@ inline constexpr double kVisitSeconds = 0.05, kAsynchronousVisitSeconds = 0.3;
 
 // Visits cells in rounds, those that matter most first. `weights`: what a visit of each takes,
 // relative to the others'. Where time is short cells are left out from the last one on, rather than
-// rounds below the least: before the first round by their weights and the first visit that
-// measures, after it by what their visits took. Those that were left out are visited once where the
-// least rounds of the others leave time. What was visited keeps its visits. `visit`: false:
+// rounds below the least (unless most would be: then one visit of each comes first), by weights and
+// the first visit that measures, after a round by what visits took. Those that were left out are
+// visited once where the others leave time. What was visited keeps its visits. `visit`: false:
 // this cell is not visited again. Ends where `stop` is requested. Returns for each cell whether it
 // was visited.
 std::vector<bool> run_rounds(std::span<const double> weights, const RoundLimits& limits,

@@ -135,6 +135,10 @@ std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
   return out;
 }
 
+// How often cells are visited: in rounds, with two samples at least, or once with six, and again
+// where there is time.
+enum class Visits { kRounds, kOnce };
+
 // The result of a cell, by its key; nullptr: it was not wanted, or left out.
 template <class Spec, class Result>
 const Result* result_of(const Spec& spec, const std::map<std::string, Result>& results) {
@@ -179,7 +183,7 @@ struct StudyContext {
   // that matter most come first.
   template <class Spec, class Result>
   void measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
-               std::map<std::string, Result>& results);
+               std::map<std::string, Result>& results, Visits visits = Visits::kRounds);
 };
 
 // --- what is measured ----------------------------------------------------------------------------
@@ -208,6 +212,10 @@ void training_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void start_part(StudyContext& context);  // errors of precisions, and starts, which are no samples
 void other_memory_part(StudyContext& context);
+// Predicts the bytes of each run, on all threads at once; `take(i, run)` is called for each,
+// several at the same time.
+void predict_each(const StudyContext& context, std::span<const RunSpec> runs,
+                  const std::function<void(std::size_t, MemoryRun)>& take);
 void plan_ranks(StudyContext& context);  // bytes of the planned model's, of plan_part()
 void rank_part(StudyContext& context);   // adds what was measured to them
 void profile_part(StudyContext& context);
