@@ -27,7 +27,7 @@ constexpr int kRecorded = 3;      // steps whose kernels are shown
 // --- the list ------------------------------------------------------------------------------------
 
 // The models of StudySizes, or its profiled steps; kAny: every model of these.
-enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
+enum class Of { kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 enum class Which { kAll, kFirst, kOthers };  // of these
 
 // The values of each axis, the first of which varies slowest; none: as usual.
@@ -52,7 +52,8 @@ struct StepCells {
 
 struct Experiment {
   const char* name;
-  double share;  // of the time; 0: it is exact, and is never left out
+  double share;      // of the time; 0: it is exact, and is never left out
+  double gpu_share;  // the same where a device has its own memory: larger models, no ranks here
   void (*run)(StudyContext& context);
   const char* tables = "";            // that lack rows where it had no time
   std::vector<StepCells> cells = {};  // steps; where time is short the last ones are left out
@@ -73,8 +74,8 @@ std::vector<StepCells> step_cells() {
   const std::vector<Granularity> both_ops = {in_parts, fused};
   return {
       // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-      {"", Of::kAny, kAll, {.modes = {kForward, kBoth, kStep}}},
-      {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_bf16}}},
+      {"", Of::kModels, kAll, {.modes = {kForward, kBoth, kStep}}},
+      {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .ops = {in_parts}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .executors = {kCompiled}}},
       {"time", Of::kModels, kAll, {.modes = {kStep, kBoth, kForward, kInference}}, 1},
@@ -85,6 +86,7 @@ std::vector<StepCells> step_cells() {
        Which::kOthers,
        {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}},
        1},
+      {"steps", Of::kPrecise, kAll, {.modes = {kForward}, .precisions = {in_fp32, in_bf16}}},
       {"ways",
        Of::kCompiled,
        kAll,
@@ -100,37 +102,41 @@ std::vector<StepCells> step_cells() {
 // the time that one does not use. Profiles come last, since a profiler may slow what follows it.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
-      {"number formats", 0, number_part},
-      {"predictions", 0, plan_part},
-      {"bytes of steps, smallest model", 0, first_memory_part},
+      {"number formats", 0, 0, number_part},
+      {"predictions", 0, 0, plan_part},
+      {"bytes of steps, smallest model", 0, 0, first_memory_part},
       {"attention alone",
+       0.12,
        0.12,
        attention_part,
        "attention, attention_scaling, attention_ways",
        {},
        true},
-      {"time of steps, smallest model", 0.22, step_part,
+      {"time of steps, smallest model", 0.22, 0.05, step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
        step_cells()},
-      {"training", 0.06, training_part, "training"},
-      {"warm-up", 0.04, warm_up_part, "warmup", {}, true},
-      {"starts, and errors of precisions", 0.10, start_part, "ways, steps, ladder"},
+      {"training", 0.06, 0.02, training_part, "training"},
+      {"warm-up", 0.04, 0.02, warm_up_part, "warmup", {}, true},
+      {"starts, and errors of precisions", 0.10, 0.10, start_part, "ways, steps, ladder"},
       {"one step on many ranks",
        0.12,
+       0.01,
        rank_part,
        "ranks, collectives",
        {{"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps}}},
       {"time of steps, larger models",
        0.18,
+       0.52,
        larger_step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
        {},
        true},
-      {"bytes of steps, larger models", 0.03, other_memory_part, "memory"},
-      {"kernels of steps", 0.13, profile_part, "passes, clocks, launch_check, attention@, kinds@"},
-      {"review", 0, review_part}};
+      {"bytes of steps, larger models", 0.03, 0.04, other_memory_part, "memory"},
+      {"kernels of steps", 0.13, 0.12, profile_part,
+       "passes, clocks, launch_check, attention@, kinds@"},
+      {"review", 0, 0, review_part}};
   return all;
 }
 
@@ -170,7 +176,6 @@ std::vector<RunSpec> bases_of(const StudyContext& context, const StepCells& cell
     for (const ModelConfig& m : models) out.push_back({.model = m, .shape = sizes.shape});
   };
   switch (cells.models) {
-    case Of::kAny: add(models_of(sizes)); break;
     case Of::kModels: add(sizes.models); break;
     case Of::kScaled: add({&sizes.scaled, 1}); break;
     case Of::kPrecise: add(sizes.precise); break;
@@ -230,13 +235,14 @@ std::vector<WantedCell<CellSpec>> wanted_of(const StudyContext& context,
 
 // Measures the steps of a model: they are held against each other, in the same rounds.
 void measure_model(StudyContext& context, const std::string& stage,
-                   const std::vector<StepCells>& list, const ModelConfig& model) {
+                   const std::vector<StepCells>& list, const ModelConfig& model,
+                   Visits visits = Visits::kRounds) {
   std::vector<WantedCell<CellSpec>> wanted = wanted_of(context, list, model);
   // One rank alone may be known by now, to this process but to no other one: the numbers of the
   // others must not depend on it.
   std::ranges::stable_partition(
       wanted, [](const WantedCell<CellSpec>& cell) { return cell.spec.step.parallel.is_on(); });
-  context.measure(context.stage_of(stage), wanted, context.steps);
+  context.measure(context.stage_of(stage), wanted, context.steps, visits);
 }
 
 }  // namespace
@@ -263,9 +269,17 @@ std::vector<RunSpec> runs_in(const StudyContext& context, std::string_view table
 
 namespace {
 
-void measure_steps(StudyContext& context, const ModelConfig& model) {
+void measure_steps(StudyContext& context, const ModelConfig& model,
+                   Visits visits = Visits::kRounds) {
   measure_model(context, fmt::format("step {} {}", model.name, model.vocab), cells_of(step_part),
-                model);
+                model, visits);
+}
+
+// Steps of these are seconds long and few: they are visited once, with the samples of an interval,
+// before all others, which would leave no time for them.
+bool is_precise_only(const StudySizes& sizes, const ModelConfig& model) {
+  return std::ranges::none_of(
+      sizes.models, [&](const ModelConfig& timed) { return is_same_model(timed, model); });
 }
 
 }  // namespace
@@ -275,21 +289,28 @@ void step_part(StudyContext& context) {
 }
 
 void larger_step_part(StudyContext& context) {
-  const std::vector<ModelConfig> models = models_of(context.sizes);
-  // Each has as much of the time as it has of the cells.
-  std::vector<double> counts;
+  std::vector<ModelConfig> models = models_of(context.sizes);
+  models.erase(models.begin());
+  const auto is_once = [&](const ModelConfig& model) {
+    return is_precise_only(context.sizes, model);
+  };
+  std::ranges::stable_partition(models, is_once);
+  // Each has as much of the time as it has of the cells; of those that are visited once, cells are
+  // few and long.
+  constexpr double kLong = 6;
+  std::vector<double> weights;
   for (const ModelConfig& model : models) {
     const auto cells = each_once(wanted_of(context, cells_of(step_part), model));
-    counts.push_back(static_cast<double>(cells.size()));
+    weights.push_back(static_cast<double>(cells.size()) * (is_once(model) ? kLong : 1.0));
   }
-  double all = std::accumulate(counts.begin() + 1, counts.end(), 0.0);
+  double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   const Clock::time_point end = context.deadline;
-  for (std::size_t i = 1; i < models.size(); ++i) {
+  for (std::size_t i = 0; i < models.size(); ++i) {
     const auto left = std::chrono::duration<double>(end - Clock::now());
     context.deadline =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(left * counts[i] / all);
-    measure_steps(context, models[i]);
-    all -= counts[i];
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(left * weights[i] / all);
+    measure_steps(context, models[i], is_once(models[i]) ? Visits::kOnce : Visits::kRounds);
+    all -= weights[i];
   }
   context.deadline = end;
 }
@@ -367,7 +388,7 @@ std::vector<CellResult> StudyContext::measured(std::span<const RunSpec> runs) co
 
 template <class Spec, class Result>
 void StudyContext::measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
-                           std::map<std::string, Result>& results) {
+                           std::map<std::string, Result>& results, Visits visits) {
   // The interval of nine medians leaves the least and the most of them out, so that one visit
   // beside other work does not widen it.
   constexpr int kMostRounds = 12, kRoundsOfLeads = 9;
@@ -375,13 +396,20 @@ void StudyContext::measure(const std::string& stage, const std::vector<WantedCel
                      .seconds = seconds_left(),
                      .seed = machine.seed,
                      .least_of_leads = kRoundsOfLeads};
+  constexpr int kSamplesOfOne = 6;  // which an interval of 95 % needs
+  if (visits == Visits::kOnce) limits.least = limits.least_of_leads = 1;
   if (machine.visits > 0) limits.least = limits.least_of_leads = limits.most = machine.visits;
   std::vector<Spec> specs;
   for (const WantedCell<Spec>& cell : each_once(cells)) {
     if (result_of(cell.spec, results) != nullptr) continue;
     limits.leads += cell.is_lead ? 1 : 0;
     specs.push_back(cell.spec);
-    specs.back().protocol.visit_seconds = kVisitSeconds;
+    Protocol& protocol = specs.back().protocol;
+    if (visits == Visits::kOnce) {
+      protocol.steps = kSamplesOfOne;
+    } else {
+      protocol.visit_seconds = kVisitSeconds;
+    }
   }
   if (driver().is_child()) {
     limits = {.least = 1, .most = 1};
@@ -409,10 +437,10 @@ void StudyContext::measure(const std::string& stage, const std::vector<WantedCel
   driver().on_visit = {};
 }
 template void StudyContext::measure(const std::string&, const std::vector<WantedCell<CellSpec>>&,
-                                    std::map<std::string, CellResult>&);
+                                    std::map<std::string, CellResult>&, Visits);
 template void StudyContext::measure(const std::string&,
                                     const std::vector<WantedCell<AttentionSpec>>&,
-                                    std::map<std::string, AttentionResult>&);
+                                    std::map<std::string, AttentionResult>&, Visits);
 
 std::vector<const Rung*> study_rungs() {
   std::vector<const Rung*> out;
@@ -513,6 +541,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                       const std::function<void(const std::string& what)>& announce) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const bool is_gpu = machine.traits.has_own_memory();
+  const auto share_of_time = [&](const Experiment& experiment) {
+    return is_gpu ? experiment.gpu_share : experiment.share;
+  };
   const StudySizes sizes = fitted(machine, asked, share_of(step_part) * budget_seconds);
   StudyContext context{.machine = machine, .sizes = sizes, .announce = announce};
   Table parts = part_table();
@@ -523,8 +555,19 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                           (experiment.run != larger_step_part || has_larger);
     return !is_asked || (machine.driver->is_child() && !experiment.has_cells);
   });
+  // Where only the smallest steps fit, most of what larger ones would take is theirs.
+  const bool is_slow = sizes.shape.context < asked.shape.context &&
+                       sizes.shape.context == quick_study_sizes().shape.context;
+  double of_larger = has_larger ? 0.0 : share_of(larger_step_part);
   for (Experiment& experiment : all) {
-    if (!has_larger && experiment.run == step_part) experiment.share += share_of(larger_step_part);
+    experiment.share = share_of_time(experiment);
+    if (!is_slow || experiment.run != larger_step_part) continue;
+    constexpr double kStill = 0.2;
+    of_larger = (1 - kStill) * experiment.share;
+    experiment.share *= kStill;
+  }
+  for (Experiment& experiment : all) {
+    if (experiment.run == step_part) experiment.share += of_larger;
   }
   double shares = 0;  // of those that have not run yet
   for (const Experiment& experiment : all) shares += experiment.share;
