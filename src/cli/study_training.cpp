@@ -89,22 +89,48 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps, do
   return out;
 }
 
-// The steps that the clock allows, by the second one of a run that is thrown away.
-std::int64_t steps_for(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
-                       double seconds) {
-  if (o.steps) return *o.steps;
-  if (seconds <= 0) return kLeastSteps;
-  const auto start = Clock::now();
+// The steps that the clock allows, of how many tokens, and how long one takes.
+struct Steps {
+  std::int64_t count;
+  BatchShape shape;
+  double seconds = 0;  // 0: not known
+};
+
+// By the second step of a run that is thrown away.
+double seconds_of_step(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
+                       const BatchShape& shape) {
   TrainOptions pilot;
   pilot.run = o.run;
+  pilot.run.shape = shape;
   pilot.steps = 2;
-  double step_seconds = 0;
+  double out = 0;
   train(device, pilot, tokens, nullptr, nullptr, [&](const TrainStep& step) {
-    step_seconds = static_cast<double>(o.run.shape.batch * o.run.shape.context) / step.tokens_per_s;
+    out = static_cast<double>(shape.batch * shape.context) / step.tokens_per_s;
   });
-  const double left = seconds - seconds_since(start);
-  return std::clamp(static_cast<std::int64_t>(kShareOfSteps * left / step_seconds), kLeastSteps,
-                    kSteps);
+  return out;
+}
+
+// Where steps of the usual size would be fewer than the least ones, they are of few tokens.
+Steps steps_for(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
+                double seconds) {
+  constexpr BatchShape kShort{.batch = 1, .context = 32};
+  const BatchShape usual = o.run.shape;
+  if (o.steps) return {*o.steps, usual};
+  if (seconds <= 0) return {kLeastSteps, kShort};
+  const auto start = Clock::now();
+  const auto fitting = [&](const BatchShape& shape, double step_seconds) {
+    const double left = seconds - seconds_since(start);
+    const auto count = static_cast<std::int64_t>(kShareOfSteps * left / step_seconds);
+    return Steps{std::clamp(count, kLeastSteps, kSteps), shape, step_seconds};
+  };
+  const double of_short = seconds_of_step(device, o, tokens, kShort);
+  const auto tokens_of = [](const BatchShape& shape) {
+    return static_cast<double>(shape.batch * shape.context);
+  };
+  const double most = of_short * tokens_of(usual) / tokens_of(kShort);
+  // Two of them for their time, and the least ones.
+  if (most * static_cast<double>(kLeastSteps + 2) > seconds) return fitting(kShort, of_short);
+  return fitting(usual, seconds_of_step(device, o, tokens, usual));
 }
 
 }  // namespace
@@ -115,19 +141,21 @@ StudyTraining train_for_study(const StudyTrainingOptions& o, double seconds) {
   const TextSource source = read_text(paths);
   const std::shared_ptr<const Tokenizer> tokenizer = byte_tokenizer();
   StudyTraining out;
-  out.shape = o.run.shape;
   for (const fs::path& path : paths) out.texts.push_back(path.string());
   out.file_count = static_cast<std::int64_t>(source.files.size());
   out.text_bytes = static_cast<std::int64_t>(source.text.size());
   const TokenSplit split =
       split_tokens(memory_tokens("text", tokenizer->encode(source.text)), kValidationFraction);
   const auto device = make_device(o.run);
-  const std::int64_t steps =
+  const Steps steps =
       steps_for(*device, o, split.train, kShareOfTraining * (seconds - seconds_since(begin)));
-  // A number of steps that was asked for is run in full.
-  TrainOptions options = train_options(
-      o, steps,
-      o.steps ? 0.0 : std::max(1e-3, kShareOfTraining * (seconds - seconds_since(begin))));
+  constexpr double kLeast = 3;  // steps: one tells nothing of the loss
+  const double left =
+      std::max(kLeast * steps.seconds, kShareOfTraining * (seconds - seconds_since(begin)));
+  // A number of steps that was asked for, or the least one, is run in full.
+  const bool is_in_full = o.steps.has_value() || steps.seconds <= 0;
+  TrainOptions options = train_options(o, steps.count, is_in_full ? 0.0 : left);
+  out.shape = options.run.shape = steps.shape;
   options.tokenizer = tokenizer;
   log_info("study: training {} for {} steps on {}: {}", o.run.model.name, options.steps,
            fmt::join(out.texts, ", "), words_of(source));

@@ -30,9 +30,10 @@ std::string problem_part(const Prose& prose, std::span<const Answer* const> answ
   std::string out = prose.heading(
       2, name.empty() ? "Problem " + number : fmt::format("Problem {}: {}", number, name));
   for (const Answer* const a : answers) {
-    out += prose.paragraph({}, a->question) +
-           prose.paragraph({}, how_measured(*a, report, machine), a->command) +
-           prose.paragraph(a->lead.words(), a->more.words());
+    const std::string how = prose.paragraph({}, how_measured(*a, report, machine), a->command),
+                      said = prose.paragraph(a->lead.words(), a->more.words());
+    // A refusal names the command below.
+    out += prose.paragraph({}, a->question) + (a->refused ? said + how : how + said);
     if (!a->doubt.empty()) out += prose.paragraph({}, a->doubt.words());
     for (const Chart& chart : a->charts)
       out += prose.picture(charts + "/" + chart.name, chart.title);
@@ -53,7 +54,9 @@ std::string course_page(const StudyReport& report, const Json& environment,
   for (const std::string& fact : summary_facts(report, environment)) out += prose.item(fact);
   out += prose.paragraph({},
                          "A time behind which there is no ± is a median; ± is the standard "
-                         "deviation around a mean.");
+                         "deviation around a mean. How many times one is as fast as another is the "
+                         "median of their ratios in the rounds that timed both, so it may differ "
+                         "from the ratio of their medians.");
   if (!own.empty()) {
     out += prose.heading(2, "My times");
     for (const Table& table : own_times_tables(own, report)) out += prose.table(table);

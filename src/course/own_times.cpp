@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <set>
 
 #include <fmt/ranges.h>
 
@@ -24,14 +25,38 @@ constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n
 
 // --- the file ------------------------------------------------------------------------------------
 
+[[noreturn]] void refuse(const std::string& where, std::string what, std::string right) {
+  throw Error(ErrorCode::kInput, where, std::move(what), std::move(right));
+}
+
+// A number in decimal digits; no time is longer than eleven days.
 double number_in(const std::string& cell, std::string_view column, const std::string& where) {
+  constexpr double kMost = 1e9;
   char* end = nullptr;
   const double out = std::strtod(cell.c_str(), &end);
-  if (cell.empty() || *end != '\0' || !std::isfinite(out) || out < 0) {
-    throw Error(ErrorCode::kInput, where, fmt::format("\"{}\" is no {}", cell, column),
-                "write a number, not negative");
+  const bool is_decimal = cell.find_first_not_of("0123456789.+-eE") == std::string::npos;
+  if (cell.empty() || *end != '\0' || !is_decimal || !std::isfinite(out) || out < 0) {
+    refuse(where, fmt::format("\"{}\" is no {}", cell, column),
+           column == kMean ? "write a number of milliseconds, or OOM for a cell that ran out of "
+                             "memory"
+                           : "write a number, not negative");
   }
+  if (out > kMost) refuse(where, fmt::format("{} {} is too much", column, cell), "write ms");
   return out;
+}
+
+std::int64_t count_in(const std::string& cell, const std::string& where) {
+  const double out = number_in(cell, kCount, where);
+  if (out < 1 || out != std::floor(out)) {
+    refuse(where, fmt::format("\"{}\" is no n", cell),
+           "n is how many steps the mean is of: a whole number, 1 or more");
+  }
+  return std::llround(out);
+}
+
+bool says_oom(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::toupper(c); });
+  return text == kOom;
 }
 
 void read_recording(const std::filesystem::path& path, OwnTime& own) {
@@ -52,66 +77,122 @@ void read_recording(const std::filesystem::path& path, OwnTime& own) {
   add("gaps", trace.times.ms_of(PartLevel::kGap));
 }
 
-// Fills what a cell of the file says; empty ones say nothing.
+// Fills what a cell of the file says of times; empty ones say nothing.
 void read_cell(std::string_view column, const std::string& cell, const std::string& where,
                const std::filesystem::path& folder, OwnTime& own) {
   if (cell.empty() && own.recorded) return;
   if (column == kTrace) {
     if (!cell.empty()) read_recording(folder / cell, own);
   } else if (column == kMean) {
-    own.is_oom = cell == kOom;
+    own.is_oom = says_oom(cell);
     if (!own.is_oom) own.mean_ms = number_in(cell, column, where);
-  } else if (own.is_oom && cell.empty()) {
-    return;
+  } else if (own.is_oom) {
+    if (cell.empty()) return;
+    refuse(where, fmt::format("a cell that ran out of memory has {} {}", column, cell),
+           "leave std_ms and n of it empty");
   } else if (column == kDeviation) {
     own.std_ms = number_in(cell, column, where);
   } else {
-    own.steps = std::llround(number_in(cell, column, where));
+    own.steps = count_in(cell, where);
+  }
+}
+
+// A setting as a command takes it. A size that is no preset is one of the study's own, or of
+// nothing.
+void read_setting(const RunField& field, const std::string& text, const std::string& where,
+                  OwnTime& own) {
+  if (text.empty()) {
+    refuse(where, fmt::format("there is no {}", field.name), "give each line all of its settings");
+  }
+  own.cell.emplace_back(field.name, text);
+  try {
+    field.parse(where, text)(own.run);
+  } catch (const Error& error) {
+    if (field.name == "size") {
+      own.run.model.name = text;
+      return;
+    }
+    const bool is_backward = field.name == "mode" && text == "backward";
+    refuse(where, fmt::format("{}: {}", field.name, error.message()),
+           is_backward ? "write forward-backward; backward alone is the difference from forward"
+                       : error.hint());
   }
 }
 
 void check_head(const std::vector<std::string>& head, const std::string& file) {
-  const auto has = [&](std::string_view column) {
-    return std::ranges::find(head, column) != head.end();
-  };
+  const auto count = [&](std::string_view column) { return std::ranges::count(head, column); };
   constexpr const char* kHead =
       "the first line is: size,context,mode,precision,mean_ms,std_ms,n; or size,context,mode,"
-      "precision,trace";
-  for (std::string_view column : {std::string_view("size"), kMean, kDeviation, kCount}) {
-    if (has(column) || (column != "size" && has(kTrace))) continue;
-    throw Error(ErrorCode::kInput, file, fmt::format("there is no column {}", column), kHead);
+      "precision,trace; batch and vocab are columns where they are not 4 and 10000";
+  for (std::string_view column :
+       {std::string_view("size"), std::string_view("context"), std::string_view("mode"),
+        std::string_view("precision"), kMean, kDeviation, kCount}) {
+    const bool is_time = column == kMean || column == kDeviation || column == kCount;
+    if (count(column) > 0 || (is_time && count(kTrace) > 0)) continue;
+    refuse(file, fmt::format("there is no column {}", column), kHead);
   }
   for (const std::string& name : head) {
+    if (count(name) > 1) refuse(file, fmt::format("there are two columns {}", name), kHead);
     const bool is_time = name == kMean || name == kDeviation || name == kCount || name == kTrace;
     if (is_time || find_field(name) != nullptr) continue;
-    throw Error(ErrorCode::kInput, file, fmt::format("{} is no setting of a run", name),
-                "columns are settings such as size, and mean_ms, std_ms, n or trace");
+    refuse(file, fmt::format("{} is no setting of a run", name),
+           "columns are settings such as size, and mean_ms, std_ms, n or trace");
   }
+}
+
+OwnTime time_in(const CsvRow& row, const std::vector<std::string>& head, const std::string& file,
+                const std::filesystem::path& folder) {
+  const std::string where = fmt::format("{}:{}", file, row.line);
+  if (row.cells.size() != head.size()) {
+    refuse(where,
+           fmt::format("{} cells where the first line has {}", row.cells.size(), head.size()),
+           "give each line a cell for each column");
+  }
+  OwnTime out;
+  out.line = row.line;
+  // A size sets what other settings change, and a recording, or OOM, lets other cells be empty.
+  for (const char* first : {"size", "trace", "mean_ms", ""}) {
+    for (std::size_t i = 0; i < head.size(); ++i) {
+      const bool is_early = head[i] == "size" || head[i] == kTrace || head[i] == kMean;
+      if (*first == '\0' ? is_early : head[i] != first) continue;
+      if (const RunField* field = find_field(head[i])) {
+        read_setting(*field, row.cells[i], where, out);
+      } else {
+        read_cell(head[i], row.cells[i], where, folder, out);
+      }
+    }
+  }
+  if (out.mean_ms <= 0 && !out.is_oom) {
+    refuse(where, "there is neither a time nor a recording",
+           "write mean_ms, std_ms and n, or a trace");
+  }
+  return out;
 }
 
 // --- the study's and others' ---------------------------------------------------------------------
 
-// The study's row for the cell: eager ones of composite kernels, else of primitive ops, unless the
-// settings name others. Calls `found(table, row)` for the first.
+// What tells runs apart here: a size by its name and vocabulary.
+bool is_told(const RunField& field) {
+  return tells_apart(field) && (!is_own_size(field) || field.name == "vocab");
+}
+
+bool is_same_run(const OwnTime& own, const RunSpec& run) {
+  return part_of_key(own.run, is_told) == part_of_key(run, is_told);
+}
+
+// The study's row for the cell: of composite kernels, else of primitive ops, unless the settings
+// name others. Calls `found(table, row)` for the first.
 template <class Found>
-void find_ours(const OwnTime& own, const StudyReport& report, const Found& found) {
-  for (const char* ops : {"fused", "primitive"}) {
+void find_ours(OwnTime own, const StudyReport& report, const Found& found) {
+  for (const Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
+    if (own.setting("ops").empty()) own.run.ops = ops;
     for (const char* name : {"cells", "scaling", "steps", "ways"}) {
       const auto table = std::ranges::find(report.tables, name, &Table::name);
       if (table == report.tables.end()) continue;
       for (const auto& row : table->rows) {
-        const auto is = [&](std::string_view column, std::string_view wanted) {
-          const Json* cell = pages::cell_in(*table, row, column);
-          return cell != nullptr && pages::words_of(*cell) == wanted;
-        };
-        const auto is_usual = [&](std::string_view column, std::string_view usual) {
-          return !own.setting(column).empty() || is(column, usual);
-        };
-        const bool fits = std::ranges::all_of(
-            own.cell, [&](const auto& setting) { return is(setting.first, setting.second); });
-        if (fits && is_usual("ops", ops) && is_usual("executor", "eager")) {
-          return found(*table, row);
-        }
+        const Json* cell = pages::cell_in(*table, row, "cell");
+        const bool is_of_run = cell != nullptr && cell->is_object();
+        if (is_of_run && is_same_run(own, run_of_key(*cell))) return found(*table, row);
       }
     }
   }
@@ -134,26 +215,44 @@ Ours ours_of(const OwnTime& own, const StudyReport& report) {
   return out;
 }
 
-// "169.1 (A), 25.2 (B)": the published times of the same cell, by the wall clock.
-std::string published_of(const OwnTime& own) {
-  const std::string mode = own.setting("mode");
-  const std::string pass = mode == "forward-backward" ? "forward+backward" : mode;
-  // All published times have this value of the setting: true if the user's has it too, or none.
-  const auto is_usual = [&](std::string_view setting, std::string_view value) {
-    return own.setting(setting).empty() || own.setting(setting) == value;
-  };
-  std::string out;
+// The published times of the same cell, by the wall clock: of eager PyTorch, whose ops are its own.
+std::vector<PublishedTime> published_of(const OwnTime& own) {
+  std::vector<PublishedTime> out;
+  const Mode mode = own.run.mode;
+  const std::string pass =
+      mode == Mode::kForwardBackward ? "forward+backward" : std::string(name_of(mode));
+  RunSpec theirs{.shape = {.batch = kPublishedBatch}};
+  theirs.mode = mode;
+  theirs.ops = own.run.ops;
+  theirs.precision = own.run.precision;
   for (const PublishedTime& t : published_tables().times) {
-    const bool fits = t.size == own.setting("size") &&
-                      std::to_string(t.context) == own.setting("context") && t.pass == pass &&
-                      t.precision == own.setting("precision") && t.clock == PublishedClock::kWall &&
-                      is_usual("batch", "4") && is_usual("vocab", "10000");
+    const bool fits = t.size == own.setting("size") && t.pass == pass && t.context > 0 &&
+                      t.precision == name_of(own.run.precision) && t.clock == PublishedClock::kWall;
     if (!fits) continue;
-    out += fmt::format("{}{} ({}{})", out.empty() ? "" : ", ",
-                       t.is_oom ? "OOM" : fmt::format("{:.4g}", t.ms), t.study,
-                       t.warmup < 0 ? "" : fmt::format(", warm-up {}", t.warmup));
+    theirs.model = preset(t.size);
+    theirs.shape.context = t.context;
+    if (is_same_run(own, theirs)) out.push_back(t);
   }
   return out;
+}
+
+// "169.1 (A: large alone), OOM (B: 5 warm-up steps)"
+std::string words_of(std::span<const PublishedTime> times) {
+  std::vector<std::string> out;
+  for (const PublishedTime& t : times) {
+    const std::string ms = t.is_oom ? std::string(kOom) : fmt::format("{:.4g}", t.ms);
+    out.push_back(fmt::format("{} ({}: {})", ms, t.study, t.table));
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+// "A: device not stated; B: an RTX 5090 …": the write-ups that the table names.
+std::string legend_of(const std::set<std::string>& studies) {
+  std::vector<std::string> out;
+  for (const PublishedStudy& study : published_tables().studies) {
+    if (studies.contains(study.id)) out.push_back(study.id + ": " + study.about);
+  }
+  return fmt::format("{}", fmt::join(out, "; "));
 }
 
 // The words of a cell say a setting: "context 128", "small".
@@ -196,20 +295,27 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
   for (const auto& [name, value] : times.front().cell) out.columns.push_back(text_column(name));
   for (Column column :
        {text_column("mine"), int_column(std::string(kCount)), text_column("ours", "tracestep"),
-        with_digits(2, col::ratio.titled("mine over it")),
+        with_digits(3, col::ratio.titled("mine over it")),
         text_column("published", "published (ms)")}) {
     out.columns.push_back(std::move(column));
   }
+  constexpr double kFar = 200;  // as seconds in the place of milliseconds are
   std::vector<std::string> alone;
   std::vector<double> ratios;
+  std::vector<std::string> far;
+  std::set<std::string> studies;
   for (const OwnTime& own : times) {
     const Ours ours = ours_of(own, report);
-    const std::string published = published_of(own);
+    const std::vector<PublishedTime> theirs = published_of(own);
+    const std::string published = words_of(theirs);
+    for (const PublishedTime& t : theirs) studies.insert(t.study);
     if (ours.samples.empty() && ours.status.empty() && published.empty()) {
       alone.push_back(words_of(own));
     }
     const bool has_ratio = !own.is_oom && !ours.samples.empty();
     if (has_ratio) ratios.push_back(own.mean_ms / mean_of(ours.samples));
+    const bool is_far = has_ratio && (ratios.back() < 1 / kFar || ratios.back() > kFar);
+    if (is_far) far.push_back(words_of(own));
     std::vector<Json> row = cell_of(own);
     row.emplace_back(own.is_oom ? std::string(kOom) : mean_and_deviation(own.mean_ms, own.std_ms));
     row.push_back(own.steps > 0 ? Json(own.steps) : Json());
@@ -221,14 +327,27 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
     row.push_back(published.empty() ? Json() : Json(published));
     out.add_row(std::move(row));
   }
-  out.notes.emplace_back(
+  out.notes.emplace_back(fmt::format(
       "mine: mean ± deviation of n steps; tracestep: this study's eager cell of the same settings, "
-      "of composite kernels where it has both; published: by the wall clock, with the letter of "
-      "the write-up");
+      "of composite kernels where it has both. Batch {}, vocabulary {} and all else as usual where "
+      "the file does not say it",
+      RunSpec().shape.batch, preset("small").vocab));
+  if (!studies.empty()) {
+    out.notes.push_back(
+        "published: milliseconds by the wall clock, with the letter of the write-up and its "
+        "table. " +
+        legend_of(studies));
+  }
   if (!ratios.empty()) {
     out.notes.push_back(
-        fmt::format("mine take {:.2f} times this study's, at the median of {} cell{}",
+        fmt::format("mine take {:.3g} times this study's, at the median of {} cell{}",
                     median_of(ratios), ratios.size(), ratios.size() == 1 ? "" : "s"));
+  }
+  if (!far.empty()) {
+    out.notes.push_back(
+        fmt::format("far from this study's, as other units are: {}; mean_ms is in "
+                    "milliseconds",
+                    fmt::join(far, "; ")));
   }
   if (!alone.empty()) {
     out.notes.push_back(fmt::format("nothing to compare with, neither here nor published: {}",
@@ -307,31 +426,18 @@ std::vector<OwnTime> read_own_times(std::string_view csv, const std::filesystem:
   check_head(head, name);
   std::vector<OwnTime> out;
   for (const CsvRow& row : std::span(rows).subspan(1)) {
-    const std::string where = fmt::format("{}:{}", name, row.line);
-    if (row.cells.size() != head.size()) {
-      throw Error(
-          ErrorCode::kInput, where,
-          fmt::format("{} cells where the first line has {}", row.cells.size(), head.size()),
-          "give each line a cell for each column");
-    }
-    OwnTime own{.cell = {}, .line = row.line};
-    // A recording is read first: other cells may then be empty.
-    for (const bool is_trace : {true, false}) {
-      for (std::size_t i = 0; i < head.size(); ++i) {
-        if ((head[i] == kTrace) != is_trace) continue;
-        if (!is_trace && find_field(head[i]) != nullptr) {
-          own.cell.emplace_back(head[i], row.cells[i]);
-        } else {
-          read_cell(head[i], row.cells[i], where, file.parent_path(), own);
-        }
-      }
-    }
-    if (own.mean_ms <= 0 && !own.is_oom) {
-      throw Error(ErrorCode::kInput, where, "there is neither a time nor a recording",
-                  "write mean_ms, std_ms and n, or a trace");
+    OwnTime own = time_in(row, head, name, file.parent_path());
+    const auto twin = std::ranges::find_if(out, [&](const OwnTime& other) {
+      return part_of_key(own.run, is_told) == part_of_key(other.run, is_told);
+    });
+    if (twin != out.end()) {
+      refuse(fmt::format("{}:{}", name, row.line),
+             fmt::format("this is the cell of line {} again", twin->line),
+             "give each cell once, or the setting in which they differ as a column");
     }
     out.push_back(std::move(own));
   }
+  if (out.empty()) refuse(name, "there are no times below its first line", "add a line for each");
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lab/study/study.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 
@@ -22,11 +23,12 @@ struct OwnRecording {
   double calls = 0;  // The number of kernels; on a CPU, of ops.
 };
 
-// A time that somebody measured: a row of a file with settings of runs (size, context, batch,
-// vocab, mode, precision) and either the columns mean_ms, std_ms and n, or `trace`, a recording
-// from which these are read. mean_ms may be OOM.
+// A time that somebody measured: a row of a file with settings of runs (size, context, mode and
+// precision; batch, vocab and others where they are not the usual ones) and either the columns
+// mean_ms, std_ms and n, or `trace`, a recording from which these are read. mean_ms may be OOM.
 struct OwnTime {
   std::vector<std::pair<std::string, std::string>> cell;  // settings
+  RunSpec run;                                            // as they say; else as usual
   double mean_ms = 0, std_ms = 0;
   std::int64_t steps = 0;
   bool is_oom = false;
@@ -35,8 +37,9 @@ struct OwnTime {
 
   std::string setting(std::string_view name) const;  // A setting of the run; empty: not stated.
 };
-// Reads such a file; `file` is its path, from whose folder traces are looked up. Throws
-// Error{kInput} naming the file and the line that is wrong.
+// `file` names traces as seen from its own folder.
+// Error{kInput} naming the file and the line of what is wrong: settings that a command would refuse
+// too, a cell that stands twice, and numbers that no time has.
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::filesystem::path& file);
 
 // The table "mine" with a row for each time, beside the study's cell and the published times with

@@ -55,20 +55,45 @@ struct KeyWords {
   std::string words;
 };
 const KeyWords kKeys[] = {
-    {"size", "{}"},        {"vocab", "vocabulary {}"}, {"context", "context {}"},
-    {"width", "width {}"}, {"batch", "batch {}"},      {"precision", "{}"},
-    {"ops", "{} ops"},     {"executor", "{}"},         {"mode", "{}"}};
+    {"size", "{}"},        {"vocab", "vocabulary {}"},    {"context", "context {}"},
+    {"width", "width {}"}, {"batch", "batch {}"},         {"precision", "{}"},
+    {"ops", "{} ops"},     {"attention", "{} attention"}, {"executor", "{}"},
+    {"mode", "{}"},        {"pass", "pass {}"},           {"ranks", "{} ranks"}};
 
-// Calls `visit(column, cell)` for each cell of a row that the text rests on.
+// Calls `visit(ref, column, cell)` for each cell of these rows.
 template <class Visit>
-void for_each_cell(const Answer& answer, std::span<const Table> tables, const Visit& visit) {
-  for (const RowRef& ref : rows_in_text(answer)) {
+void for_each_cell(std::span<const RowRef> rows, std::span<const Table> tables,
+                   const Visit& visit) {
+  for (const RowRef& ref : rows) {
     const Table* const table = table_named(tables, ref.table);
     if (table == nullptr) continue;
     for (std::size_t i = 0; i < table->columns.size(); ++i) {
       visit(ref, table->columns[i], table->rows[ref.row][i]);
     }
   }
+}
+
+// The rows that its own table shows.
+std::vector<RowRef> rows_in_lines(const Answer& answer, std::span<const Table> tables) {
+  std::vector<RowRef> out;
+  for (const Table& table : tables) {
+    std::vector<std::string_view> formulas;
+    for (const std::vector<Text>& line : answer.lines) {
+      for (const Text& cell : line) {
+        for (const Piece& piece : cell.pieces()) {
+          if (piece.formula.find(table.name + "[") != piece.formula.npos)
+            formulas.emplace_back(piece.formula);
+        }
+      }
+    }
+    for (std::size_t row = 0; row < table.rows.size() && !formulas.empty(); ++row) {
+      const bool is_shown = std::ranges::any_of(formulas, [&](std::string_view formula) {
+        return formula_has_row(formula, table.name, row);
+      });
+      if (is_shown) out.push_back({table.name, row, {}});
+    }
+  }
+  return out;
 }
 
 // --- tables --------------------------------------------------------------------------------------
@@ -88,23 +113,33 @@ Where plus(Where where, std::string key, std::string value) {
 }
 
 void add_attention(std::vector<Wanted>& out) {
-  for (const bool is_plain : {true, false}) {
-    const char* const form = is_plain ? "naive" : "flash";
-    for (const auto& [title, value] : {std::pair{"forward", "forward_samples_ms"},
-                                       {"backward", "backward_samples_ms"},
-                                       {"bytes before backward", "before_backward_bytes"}}) {
-      const bool is_time = std::string_view(value).ends_with("ms");
-      out.push_back({is_plain ? "1.2.1 a" : "1.3",
+  for (const auto& [title, value] : {std::pair{"forward", "forward_samples_ms"},
+                                     {"backward", "backward_samples_ms"},
+                                     {"bytes before backward", "before_backward_bytes"}}) {
+    const bool is_time = std::string_view(value).ends_with("ms");
+    out.push_back({"1.2.1 a",
+                   {"attention"},
+                   {.title = fmt::format("naive attention, {}, fp32, width by context{}", title,
+                                         is_time ? ": mean ± deviation" : ""),
+                    .down = {"width"},
+                    .across = "context",
+                    .value = value,
+                    .where = {{"attention", "naive"}, {"saved", "weights"}, {"precision", "fp32"}}},
+                   is_time ? "attention-times" : "attention-bytes"});
+  }
+  for (const auto& [title, value] : {std::pair{"forward", "forward_samples_ms"},
+                                     {"backward", "backward_samples_ms"},
+                                     {"both passes", "whole_samples_ms"}}) {
+    for (const char* precision : {"fp32", "bf16"}) {
+      out.push_back({"1.3",
                      {"attention"},
-                     {.title = fmt::format("{} attention, {}, width by context{}", form, title,
-                                           is_time ? ": mean ± deviation" : ""),
-                      .down = {"width"},
+                     {.title = fmt::format("{}, {}, width and form by context: mean ± deviation",
+                                           title, precision),
+                      .down = {"width", "attention"},
                       .across = "context",
                       .value = value,
-                      .where = {{"attention", form}, {"saved", is_plain ? "weights" : "lse"}}},
-                     !is_plain ? "flash-times"
-                     : is_time ? "attention-times"
-                               : "attention-bytes"});
+                      .where = {{"precision", precision}, {"is_plain", "yes"}}},
+                     "flash-times"});
     }
   }
 }
@@ -123,14 +158,17 @@ std::vector<Wanted> wanted_tables(const Where& subject) {
                     .value = "samples_ms",
                     .where = plus(subject, "mode", mode)}});
   }
-  out.push_back({"1.1.5 c",
-                 {"steps"},
-                 {.title = fmt::format("forward-backward, {} ops: mean ± deviation", ops),
-                  .down = {"size"},
-                  .across = "precision",
-                  .value = "samples_ms",
-                  .where = {{"ops", ops}, {"mode", "forward-backward"}}},
-                 "precision-by-size"});
+  for (const char* mode : {"forward", "forward-backward"}) {
+    out.push_back(
+        {"1.1.5 c",
+         {"steps"},
+         {.title = fmt::format("{}, {} ops: mean ± deviation", mode, ops),
+          .down = {"size"},
+          .across = "precision",
+          .value = "samples_ms",
+          .where = {{"ops", ops}, {"mode", mode}}},
+         std::string_view(mode) == "forward" ? "forward-precision" : "precision-by-size"});
+  }
   for (const char* dtype : {"fp32", "bf16"}) {
     const bool is_full = dtype[0] == 'f';
     out.push_back({is_full ? "1.1.6 b" : "1.1.6 c",
@@ -190,6 +228,19 @@ Table with_ways(const Table& ways) {
   return out;
 }
 
+// The table "attention" with a column that tells the usual forms from those that keep more tensors.
+Table with_forms(const Table& attention) {
+  Table out = attention;
+  const auto saved = attention.index_of("saved");
+  if (!saved) return out;
+  out.columns.push_back(text_column("is_plain"));
+  for (std::vector<Json>& row : out.rows) {
+    const bool is_plain = row[*saved] == Json("weights") || row[*saved] == Json("lse");
+    row.emplace_back(is_plain ? "yes" : "no");
+  }
+  return out;
+}
+
 // The sizes of models, the smallest first.
 std::vector<std::string> sizes_in_order(const StudyReport& report) {
   std::map<std::string, std::int64_t> all;
@@ -214,7 +265,10 @@ Table pivot_of(const Wanted& wanted, const StudyReport& report) {
   std::vector<Table> copies;
   for (std::string_view name : wanted.tables) {
     const Table* const found = table_named(report.tables, name);
-    if (found != nullptr) copies.push_back(name == "ways" ? with_ways(*found) : *found);
+    if (found == nullptr) continue;
+    copies.push_back(name == "ways"        ? with_ways(*found)
+                     : name == "attention" ? with_forms(*found)
+                                           : *found);
   }
   std::vector<const Table*> tables;
   for (const Table& table : copies) tables.push_back(&table);
@@ -239,33 +293,57 @@ std::string_view name_of_problem(std::string_view number) {
 }
 
 std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) {
-  std::map<std::string, std::vector<std::string>> values;
-  for_each_cell(answer, tables, [&](const RowRef&, const Column& column, const Json& cell) {
-    if (column.role != ColumnRole::kKey || cell.is_null()) return;
-    std::string text = cell.is_int() ? grouped(cell.as_int()) : pages::words_of(cell);
-    std::vector<std::string>& all = values[column.name];
-    if (std::ranges::find(all, text) == all.end()) all.push_back(std::move(text));
+  std::map<std::string, std::vector<Json>> values;
+  const auto add = [&](const std::string& key, const Json& cell) {
+    std::vector<Json>& all = values[key];
+    if (std::ranges::find(all, cell) == all.end()) all.push_back(cell);
+  };
+  const std::vector<RowRef> of_text = rows_in_text(answer),
+                            of_lines = rows_in_lines(answer, tables);
+  const auto is_key = [](const Column& column, const Json& cell) {
+    return column.role == ColumnRole::kKey && !cell.is_null();
+  };
+  for_each_cell(of_text, tables, [&](const RowRef&, const Column& column, const Json& cell) {
+    if (is_key(column, cell)) add(column.name, cell);
+  });
+  // Its own table is of the same model, but for one that shows several.
+  for_each_cell(of_lines, tables, [&](const RowRef&, const Column& column, const Json& cell) {
+    const bool is_of_model = column.name == "size" || column.name == "vocab";
+    if (is_key(column, cell) && !is_of_model && values.contains(column.name))
+      add(column.name, cell);
   });
   // Tables leave out a key that none of their rows vary; the parameters of a row have all.
-  for_each_cell(answer, tables, [&](const RowRef&, const Column& column, const Json& cell) {
-    if (column.name != "cell" || !cell.is_object()) return;
+  std::vector<Json> batches;
+  for_each_cell(of_text, tables, [&](const RowRef&, const Column& column, const Json& cell) {
+    if (column.name != "cell" || !cell.is_object() || values.contains("batch")) return;
     const Json* batch = cell.find("batch");
-    const bool is_new = batch != nullptr && batch->is_int() && !values.contains("batch");
-    if (is_new) values["batch"].push_back(grouped(batch->as_int()));
+    const bool is_new =
+        batch != nullptr && batch->is_int() && std::ranges::find(batches, *batch) == batches.end();
+    if (is_new) batches.push_back(*batch);
   });
+  if (!batches.empty()) values["batch"] = batches;
   std::vector<std::string> out;
   for (const KeyWords& key : kKeys) {
     const auto found = values.find(key.column);
-    if (found == values.end()) continue;
-    out.push_back(
-        fmt::format(fmt::runtime(key.words), fmt::format("{}", fmt::join(found->second, ", "))));
+    // Of a whole step it is the usual one.
+    const bool is_told = std::string_view(key.column) != "attention" || values.contains("width");
+    if (found == values.end() || !is_told) continue;
+    if (std::ranges::all_of(found->second, &Json::is_int)) {
+      std::ranges::sort(found->second, {}, &Json::as_int);
+    }
+    std::vector<std::string> words;
+    for (const Json& cell : found->second) {
+      words.push_back(cell.is_int() ? grouped(cell.as_int()) : pages::words_of(cell));
+    }
+    out.push_back(fmt::format(fmt::runtime(key.words), fmt::format("{}", fmt::join(words, ", "))));
   }
   return fmt::format("{}", fmt::join(out, " · "));
 }
 
 std::string samples_of_answer(const Answer& answer, std::span<const Table> tables) {
   std::size_t least = 0, most = 0;
-  for_each_cell(answer, tables, [&](const RowRef& ref, const Column& column, const Json& cell) {
+  const std::vector<RowRef> rows = rows_in_text(answer);
+  for_each_cell(rows, tables, [&](const RowRef& ref, const Column& column, const Json& cell) {
     const bool is_samples = column.name.ends_with("samples_ms") && cell.is_array() &&
                             (column.name == "samples_ms" ||
                              std::ranges::find(ref.columns, column.name) != ref.columns.end());

@@ -141,7 +141,7 @@ void expect_a_hand_in_of(const fs::path& study) {
   const ProgramRun run = run_tracestep(words_of(command + " --course --mine " + times.string()));
   ASSERT_EQ(run.status, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("mine 64 step fp32 (line 3)"));
-  EXPECT_THAT(run.out, HasSubstr("with the letter of the write-up"));
+  EXPECT_THAT(run.out, HasSubstr("with the letter of the write-up and its table"));
   for (const char* file : {"course.md", "course.tex", "course.typ"}) {
     EXPECT_THAT(text_of(out / file), HasSubstr("Problem 1.1.3 b")) << file;
   }

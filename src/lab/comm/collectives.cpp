@@ -5,6 +5,7 @@
 
 #include "base/units.h"
 #include "exec/rank_threads.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/report/fields.h"
@@ -194,7 +195,7 @@ void add_verdicts_of_calls(const std::vector<CollectiveTimes>& times, Table& tab
 
 Table collective_table(const std::vector<CollectiveTimes>& times) {
   using T = CollectiveTimes;
-  const Fields<T> fields = {
+  Fields<T> fields = {
       {as_key(text_column("collective")), [](const T& t) { return t.spec.op; }},
       {as_key(col::ranks), [](const T& t) { return t.spec.ranks; }},
       {as_key(col::bytes.titled("size", "of the whole tensor")),
@@ -210,8 +211,11 @@ Table collective_table(const std::vector<CollectiveTimes>& times) {
        [](const T& t) { return gigabytes_per_s(t.spec.bytes, t); }},
       {real_column("bus_gb_s", "bus", "GB/s", 2, "what a rank gets from the others, per second"),
        [](const T& t) { return gigabytes_per_s(t.received_bytes, t); }},
-      {data_only(col::samples_ms("every call")), [](const T& t) { return list_of(t.samples_ms); }},
-      {verdict_column(), [](const T&) { return Json(); }}};
+      {data_only(col::samples_ms("every call")), [](const T& t) { return list_of(t.samples_ms); }}};
+  fields.add(interval_fields(), [](const T& t) {
+    return t.samples_ms.empty() ? std::nullopt : std::optional(TimedSamples(t.samples_ms));
+  });
+  fields.add(verdict_column(), [](const T&) { return Json(); });
   Table table = table_of("collectives", "Collectives of float32, alone", fields, times);
   add_verdicts_of_calls(times, table);
   const bool are_processes = !times.empty() && times[0].are_processes;

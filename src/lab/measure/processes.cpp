@@ -157,8 +157,19 @@ std::string_view measure_of(std::string_view samples_column) {
   return samples_column.substr(0, end == 0 ? 0 : end - 1);
 }
 
-Fields<TimedSamples> sample_columns() {
+Fields<TimedSamples> interval_fields() {
   return {
+      {data_only(real_column(
+           "interval_low_ms", "95 % from", "ms", 3,
+           "lower end of the 95 % interval of the median, an order statistic of the samples "
+           "or, with several processes or visits, of their medians; empty with fewer than six")),
+       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.low); }},
+      {data_only(real_column("interval_high_ms", "95 % to", "ms", 3, "the upper end")),
+       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.high); }}};
+}
+
+Fields<TimedSamples> sample_columns() {
+  Fields<TimedSamples> out = {
       {as_samples(reals_column(std::string(kSamples), "wall time of each timed step")),
        [](const TimedSamples& s) { return list_of(s.ms); }},
       {reals_column(counts_column(kSamples),
@@ -172,19 +183,16 @@ Fields<TimedSamples> sample_columns() {
       ms_of("std_ms", "std", "sample standard deviation", &Summary::sample_std),
       ms_of("median_ms", "median", "of the samples", &Summary::median),
       ms_of("min_ms", "min", "of the samples", &Summary::min),
-      ms_of("p95_ms", "p95", "95th percentile, linear between samples", &Summary::p95),
-      {real_column(
-           "interval_low_ms", "95 % from", "ms", 3,
-           "lower end of the 95 % interval of the median, an order statistic of the samples or, "
-           "with several processes or visits, of their medians; empty with fewer than six"),
-       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.low); }},
-      {real_column("interval_high_ms", "95 % to", "ms", 3, "the upper end"),
-       [](const TimedSamples& s) { return when(s.has_interval(), s.interval.high); }},
-      {real_column("noise_percent", "noise", "±%", 2,
-                   "half that interval, in percent of the median"),
-       [](const TimedSamples& s) {
-         return s.has_interval() ? Json(noise_percent_of(s.spread())) : Json();
-       }}};
+      ms_of("p95_ms", "p95", "95th percentile, linear between samples", &Summary::p95)};
+  for (Field<TimedSamples> field : interval_fields()) {
+    field.column.data_only = false;
+    out.add(std::move(field.column), std::move(field.get));
+  }
+  return out.add(real_column("noise_percent", "noise", "±%", 2,
+                             "half that interval, in percent of the median"),
+                 [](const TimedSamples& s) {
+                   return s.has_interval() ? Json(noise_percent_of(s.spread())) : Json();
+                 });
 }
 
 Json merged_row(std::span<const Json> rows, std::span<const Column> columns) {

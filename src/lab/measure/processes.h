@@ -55,6 +55,9 @@ struct TimedSamples {
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
+// "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median is; for
+// programs alone.
+Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than
 // three such rounds. A cell may drop out of later rounds, so the pairs are those of the first

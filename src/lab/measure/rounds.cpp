@@ -47,7 +47,7 @@ class Rounds {
     constexpr double kOvertime = 1.15;
     keep(kOvertime * limits_.seconds);
     for (int round = 1; round < limits_.most && !cells_.empty(); ++round) {
-      if (round == limits_.least && !visit_dropped()) break;
+      if (round == (is_short_ ? 1 : limits_.least) && !visit_dropped()) break;
       const bool has_time = passed() + passed() / round <= limits_.seconds;
       if (!has_time) std::erase_if(cells_, [&](std::size_t cell) { return round >= least(cell); });
       if (!visit_all(cells_, round)) break;
@@ -59,27 +59,44 @@ class Rounds {
   int least(std::size_t cell) const {
     const bool is_late = passed() > limits_.seconds;  // their time was guessed by fewer visits
     const bool is_lead = cell < limits_.leads && leads_have_time_ && !is_late;
+    if (is_short_) return is_lead ? limits_.least : 1;
     return is_lead ? std::max(limits_.least, limits_.least_of_leads) : limits_.least;
   }
   double passed() const { return static_cast<double>(limits_.clock() - start_ns_) * 1e-9; }
 
   // Keeps the cells that fit, each in as many rounds as it wants at least; drops others, from the
-  // last one on. The first cell stays: without it there is nothing.
+  // last one on. Where these would be most of them, one visit of each is worth more than rounds of
+  // a few: their rows say that samples are few. The first cell stays: without it there is nothing.
   void keep(double seconds) {
     const std::vector<std::size_t> all = std::exchange(cells_, {});
-    double of_leads = 0, sum = 0;
+    double of_leads = 0;
     for (std::size_t cell = 0; cell < limits_.leads; ++cell) of_leads += seconds_[cell];
     leads_have_time_ = of_leads * limits_.least_of_leads <= seconds / 2;
+    is_short_ = false;
+    cells_ = fitting(all, seconds);
+    if (2 * cells_.size() < all.size()) {
+      is_short_ = true;
+      leads_have_time_ = of_leads * limits_.least <= seconds / 2;
+      cells_ = fitting(all, seconds);
+    }
     for (const std::size_t cell : all) {
-      const double wanted = seconds_[cell] * least(cell);
-      if (sum + wanted > seconds) {
-        if (!kept_[cell]) dropped_.push_back(cell);
-        continue;
-      }
-      sum += wanted;
-      cells_.push_back(cell);
+      const bool is_left = !std::ranges::binary_search(cells_, cell);
+      if (is_left && !kept_[cell]) dropped_.push_back(cell);
     }
     if (cells_.empty()) cells_ = {all.front()};
+  }
+
+  // Those that fit, in their order.
+  std::vector<std::size_t> fitting(std::span<const std::size_t> all, double seconds) const {
+    std::vector<std::size_t> out;
+    double sum = 0;
+    for (const std::size_t cell : all) {
+      const double wanted = seconds_[cell] * least(cell);
+      if (sum + wanted > seconds) continue;
+      sum += wanted;
+      out.push_back(cell);
+    }
+    return out;
   }
 
   // Visits what has no time for all rounds once, where that fits into what the others leave: a row
@@ -122,7 +139,7 @@ class Rounds {
   std::vector<std::size_t> dropped_ = {};  // cells without a visit
   std::vector<double> seconds_;            // of a visit: weights until the first cell was visited
   std::vector<bool> kept_ = {};            // those that were visited
-  bool leads_have_time_ = false;
+  bool leads_have_time_ = false, is_short_ = false;  // short: not half of the cells fit into rounds
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "captured/captured_model.h"
 #include "ir/print.h"
 #include "lab/measure/comparison.h"
+#include "lab/measure/processes.h"
 #include "lab/measure/run_columns.h"
 #include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
@@ -139,6 +140,9 @@ struct StepRow {
   const CellResult& r() const { return cell.result; }
   const RunSpec& step() const { return r().spec.step; }
   bool ok() const { return r().status == Status::kOk; }
+  std::optional<TimedSamples> samples() const {
+    return ok() ? std::optional(timed_samples(r())) : std::nullopt;
+  }
   bool has_base() const { return ok() && base != nullptr; }
   bool is_compared() const { return has_base() && base != &r(); }
   Comparison beside_base() const {
@@ -172,15 +176,16 @@ Fields<StepRow> gradient_fields() {
 Fields<StepRow> step_row_fields() {
   Fields<StepRow> out{};
   out.add(axis_columns(), [](R s) { return &s.step(); });
+  out.add({{col::status, [](R s) { return name_of(s.r().status); }},
+           {col::median_ms, [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
+           {col::std_ms,
+            [](R s) { return when(s.ok(), finite_or_null(sample_std_of(s.r().samples_ms))); }},
+           {data_only(as_samples(col::samples_ms("wall time of each timed step"))),
+            [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
+           {visits_field("samples_ms"), [](R s) { return visit_counts(timed_samples(s.r())); }}});
+  out.add(interval_fields(), [](R s) { return s.samples(); });
   out.add(
-      {{col::status, [](R s) { return name_of(s.r().status); }},
-       {col::median_ms, [](R s) { return when(s.ok(), median_of(s.r().samples_ms)); }},
-       {col::std_ms,
-        [](R s) { return when(s.ok(), finite_or_null(sample_std_of(s.r().samples_ms))); }},
-       {data_only(as_samples(col::samples_ms("wall time of each timed step"))),
-        [](R s) { return when(s.ok(), list_of(s.r().samples_ms)); }},
-       {visits_field("samples_ms"), [](R s) { return visit_counts(timed_samples(s.r())); }},
-       {with_digits(2, col::speedup.titled("speed-up", "fp32's median over this one")),
+      {{with_digits(2, col::speedup.titled("speed-up", "fp32's median over this one")),
         [](R s) {
           if (!s.has_base()) return Json();
           return Json(median_of(s.base->samples_ms) / median_of(s.r().samples_ms));
@@ -225,7 +230,7 @@ const CellResult* in_fp32(std::span<const PrecisionCell> cells, const CellResult
 Table precision_step_table(std::span<const PrecisionCell> cells) {
   std::vector<StepRow> rows;
   for (const PrecisionCell& cell : cells) rows.push_back({cell, in_fp32(cells, cell.result)});
-  Table table = table_of("steps", "A step in each precision: time, memory and error",
+  Table table = table_of("steps", "Passes in each precision: time, memory and error",
                          step_row_fields(), rows);
   show_unusual(table);
   const auto has_energy = [](const StepRow& s) { return energy_of(s).has_value(); };

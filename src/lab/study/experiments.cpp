@@ -24,8 +24,8 @@ std::vector<StepCells> step_cells() {
   const std::vector<Granularity> both_ops = {in_parts, fused};
   return {
       // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
-      {"", Of::kAny, kAll, {.modes = {kForward, kBoth, kStep}}},
-      {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_bf16}}},
+      {"", Of::kModels, kAll, {.modes = {kForward, kBoth, kStep}}},
+      {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .ops = {in_parts}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .executors = {kCompiled}}},
       {"time", Of::kModels, kAll, {.modes = {kStep, kBoth, kForward, kInference}}, 1},
@@ -36,6 +36,7 @@ std::vector<StepCells> step_cells() {
        Which::kOthers,
        {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}},
        1},
+      {"steps", Of::kPrecise, kAll, {.modes = {kForward}, .precisions = {in_fp32, in_bf16}}},
       {"ways",
        Of::kCompiled,
        kAll,
@@ -53,37 +54,41 @@ std::vector<StepCells> step_cells() {
 // the time that one does not use. Profiles come last, since a profiler may slow what follows it.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
-      {"number formats", 0, number_part},
-      {"predictions", 0, plan_part},
-      {"bytes of steps, smallest model", 0, first_memory_part},
+      {"number formats", 0, 0, number_part},
+      {"predictions", 0, 0, plan_part},
+      {"bytes of steps, smallest model", 0, 0, first_memory_part},
       {"attention alone",
+       0.12,
        0.12,
        attention_part,
        "attention, attention_scaling, attention_ways",
        {},
        true},
-      {"time of steps, smallest model", 0.22, step_part,
+      {"time of steps, smallest model", 0.22, 0.05, step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
        step_cells()},
-      {"training", 0.06, training_part, "training"},
-      {"warm-up", 0.04, warm_up_part, "warmup", {}, true},
-      {"starts, and errors of precisions", 0.10, start_part, "ways, steps, ladder"},
+      {"training", 0.06, 0.02, training_part, "training"},
+      {"warm-up", 0.04, 0.02, warm_up_part, "warmup", {}, true},
+      {"starts, and errors of precisions", 0.10, 0.10, start_part, "ways, steps, ladder"},
       {"one step on many ranks",
        0.12,
+       0.01,
        rank_part,
        "ranks, collectives",
        {{"ranks", Of::kShared, Which::kAll, {}, 1, shared_steps}}},
       {"time of steps, larger models",
        0.18,
+       0.52,
        larger_step_part,
        "cells, granularity, time_by_component@, steps, ways, scaling, ladder, "
        "precision_components, validity",
        {},
        true},
-      {"bytes of steps, larger models", 0.03, other_memory_part, "memory"},
-      {"kernels of steps", 0.13, profile_part, "passes, clocks, launch_check, attention@, kinds@"},
-      {"review", 0, review_part}};
+      {"bytes of steps, larger models", 0.03, 0.04, other_memory_part, "memory"},
+      {"kernels of steps", 0.13, 0.12, profile_part,
+       "passes, clocks, launch_check, attention@, kinds@"},
+      {"review", 0, 0, review_part}};
   return all;
 }
 

@@ -9,9 +9,8 @@
 
 namespace tracestep {
 
-// Which models of StudySizes cells are of; kAny: all models that any experiment times, kProfiled:
-// the profiled steps.
-enum class Of { kAny, kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
+// Which models of StudySizes cells are of; kProfiled: the profiled steps.
+enum class Of { kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
 // Which of these models: all, the first one, or the others.
 enum class Which { kAll, kFirst, kOthers };
 
@@ -41,6 +40,8 @@ struct Experiment {
   const char* name;
   // The experiment's share of the study's time; 0: it measures no times, and is never left out.
   double share;
+  // The same on a device with its own memory, which times larger models and has no ranks here.
+  double gpu_share;
   void (*run)(StudyContext& context);
   const char* tables = "";  // The tables that lack rows if the experiment had too little time.
   // The steps to measure; if time is short, the last ones are left out.

@@ -48,8 +48,9 @@ void start_part(StudyContext& context) {
   };
   add_starts(Mode::kStep);
   std::vector<RunSpec> precise = runs_in(context, "steps");
-  std::erase_if(precise,
-                [&](const RunSpec& run) { return run.model.name != sizes.precise.front().name; });
+  std::erase_if(precise, [&](const RunSpec& run) {  // with gradients
+    return run.model.name != sizes.precise.front().name || run.mode != Mode::kForwardBackward;
+  });
   add_errors(precise);
   add_errors(runs_in(context, "ladder"));
   for (Mode mode : {Mode::kForwardBackward, Mode::kForward}) add_starts(mode);

@@ -23,8 +23,9 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// `alone`: forward of the same cell, without backward.
-StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone) {
+// `alone`: forward of the same cell, without backward. Time lines, a row a kernel, are a page's
+// longest tables: only those of models that questions are about have one.
+StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, bool has_lines) {
   const std::string label = label_of(cell);
   StudySection out = section("memory-" + label, {});
   for (Table table : {category_table(cell), phase_table(cell), contract_table(cell),
@@ -32,6 +33,7 @@ StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone) {
                       saved_by_op_table(cell), saved_by_block_table(cell)}) {
     add(std::move(table), label, out.tables);
   }
+  if (!has_lines) return out;
   const std::string forward_label = label_of(alone);
   add(stack_table(cell), label, out.tables);
   add(stack_table(alone), forward_label, out.tables);
@@ -49,7 +51,7 @@ StudySection profile_section(const ProfiledCell& cell) {
 }
 
 // The cells that the questions need come first, in case the time runs out: the widest heads in both
-// forms, longest context first, then what is saved; the other widths after them.
+// forms, longest context first, then what is saved; the other widths after them, and bfloat16.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   using S = AttentionSpec;
   const auto from_longest = [](std::vector<std::int64_t> contexts) {
@@ -69,10 +71,20 @@ std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   const auto begin = sizes.widths.begin(), end = sizes.widths.end();
   std::vector<S> out = product<S>(
       {sizes.attention}, {widths(end - 1, end), from_longest(sizes.attention_contexts), forms});
+  const auto contexts = from_longest(sizes.attention_contexts);
+  constexpr int kFewer = 10;  // samples of a visit, of what no sentence compares
+  S low = sizes.attention;
+  low.protocol.steps = std::min(low.protocol.steps, kFewer);
+  low.run.precision.autocast = DType::kBF16;
+  S tiled = sizes.attention;
+  tiled.protocol.steps = low.protocol.steps;
+  tiled.run.attention = AttentionForm::kFlash;
   for (auto& more : {product<S>({variant}, {saved, widths(begin, begin + 1),
                                             from_longest(sizes.variant_contexts)}),
-                     product<S>({sizes.attention}, {widths(begin, end - 1),
-                                                    from_longest(sizes.attention_contexts)})}) {
+                     product<S>({sizes.attention}, {widths(begin, end - 1), contexts}),
+                     product<S>({low}, {widths(end - 1, end), contexts, forms}),
+                     product<S>({tiled}, {widths(begin, end - 1), contexts}),
+                     product<S>({low}, {widths(begin, end - 1), contexts, forms})}) {
     out.insert(out.end(), more.begin(), more.end());
   }
   return out;
@@ -129,7 +141,10 @@ void add_memory_sections(StudyContext& context) {
   for (std::size_t i = 0; i < context.memory.size(); ++i) {
     const MemoryCell& cell = context.memory[i];
     if (cell.run.status != Status::kOk) continue;
-    context.sections.push_back(memory_section(cell, context.forward_alone[i]));
+    const RunSpec& step = cell.run.spec.step;
+    const bool has_lines = is_of_first_model(context, step) ||
+                           step.model.name == context.sizes.recorded.back().model.name;
+    context.sections.push_back(memory_section(cell, context.forward_alone[i], has_lines));
   }
 }
 
@@ -178,8 +193,11 @@ void profile_part(StudyContext& context) {
     }
   }
   context.sections.push_back(std::move(summary));
-  const auto is_step = [](const ProfiledCell& cell) {
-    return cell.profile.spec.step.mode == Mode::kStep && cell.profile.status == Status::kOk;
+  // Of other contexts than the study's the passes are asked for, and not each kernel.
+  const auto is_step = [&](const ProfiledCell& cell) {
+    const RunSpec& step = cell.profile.spec.step;
+    return step.mode == Mode::kStep && cell.profile.status == Status::kOk &&
+           step.shape.context == context.sizes.shape.context;
   };
   for (const ProfiledCell& cell : cells) {
     if (!is_step(cell)) continue;
@@ -220,7 +238,7 @@ void attention_part(StudyContext& context) {
   };
   for (AttentionSpec& spec : specs) {
     spec.run = context.here(spec.run);
-    const bool is_widest = spec.width == sizes.widths.back();
+    const bool is_widest = spec.width == sizes.widths.back() && spec.run.precision == Precision();
     want(spec, is_widest ? sizes.attention_contexts.back() : 0);
   }
   for (const AttentionSpec& spec : attention_ways(context)) {

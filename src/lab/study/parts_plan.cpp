@@ -1,7 +1,9 @@
 // Parts of the study that need no time on the device: number formats, and what programs say.
 #include <algorithm>
 #include <array>
+#include <exception>
 
+#include "base/shares.h"
 #include "lab/attention/tables.h"
 #include "lab/explain/explain.h"
 #include "lab/memory/accounting.h"
@@ -78,11 +80,12 @@ std::vector<MemoryCell> planned_cells(StudyContext& context) {
       axis<RunSpec>(std::array{Mode::kInference, Mode::kForward, Mode::kStep}, &RunSpec::mode);
   const auto precisions = axis<RunSpec>(
       std::array{Precision(), Precision{.autocast = DType::kBF16}}, &RunSpec::precision);
-  std::vector<MemoryCell> cells;
-  for (const RunSpec& step : product<RunSpec>({usual}, {contexts, modes, precisions})) {
-    cells.push_back({.run = predict_memory(step, context.machine.traits),
-                     .limit_bytes = context.machine.memory_bytes});
-  }
+  const std::vector<RunSpec> runs = product<RunSpec>({usual}, {contexts, modes, precisions});
+  std::vector<MemoryCell> cells(runs.size());
+  predict_each(context, runs, [&](std::size_t i, MemoryRun run) {
+    cells[i].run = std::move(run);
+    cells[i].limit_bytes = context.machine.memory_bytes;
+  });
   return cells;
 }
 
@@ -184,6 +187,23 @@ Table communication_table(const StudyContext& context) {
 }
 
 }  // namespace
+
+void predict_each(const StudyContext& context, std::span<const RunSpec> runs,
+                  const std::function<void(std::size_t, MemoryRun)>& take) {
+  std::vector<std::exception_ptr> errors(runs.size());
+  in_shares(std::ssize(runs), 2, [&](std::int64_t begin, std::int64_t end) {
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      try {
+        take(i, predict_memory(runs[i], context.machine.traits));
+      } catch (...) {
+        errors[i] = std::current_exception();
+      }
+    }
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
 
 void number_part(StudyContext& context) {
   context.announce("sums, formats, autocast and normalisation");

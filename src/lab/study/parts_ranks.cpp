@@ -86,13 +86,13 @@ Table plan_table(const StudyContext& context) {
   Table table{.name = "planned_ranks",
               .title = fmt::format("{}: peak of each rank, predicted", context.sizes.planned.name)};
   table.columns = {
-      text_column("size"),
-      int_column("context"),
-      int_column("batch", {}, "of all ranks together"),
-      text_column("ops"),
-      text_column("precision"),
-      text_column("form", "", "how ranks share the step"),
-      text_column("parallel", "", "the same as an option; none: one rank alone"),
+      as_key(text_column("size")),
+      as_key(int_column("context")),
+      as_key(int_column("batch", {}, "of all ranks together")),
+      as_key(text_column("ops")),
+      as_key(text_column("precision")),
+      as_key(text_column("form", "", "how ranks share the step")),
+      as_key(text_column("parallel", "", "the same as an option; none: one rank alone")),
       bytes_column("predicted_peak_bytes", "peak", "of one rank, from its program"),
       real_column("of_one", "of one rank's", {}, 3, "over that of one rank with the whole batch"),
       {.name = "fits", .kind = ColumnKind::kBool, .description = "into this device's memory"},
@@ -101,8 +101,15 @@ Table plan_table(const StudyContext& context) {
   const BatchShape shape{.batch = context.sizes.shape.batch,
                          .context = context.sizes.planned_contexts.back()};
   double alone = 0;
-  for (const auto& [form, run] : runs_of(context, context.sizes.planned, shape)) {
-    const std::int64_t peak = predict_memory(run, context.machine.traits).predicted_peak_bytes;
+  const std::vector<FormOfRun> forms = runs_of(context, context.sizes.planned, shape);
+  std::vector<RunSpec> runs;
+  for (const FormOfRun& each : forms) runs.push_back(each.run);
+  std::vector<std::int64_t> peaks(runs.size());
+  predict_each(context, runs,
+               [&](std::size_t i, MemoryRun run) { peaks[i] = run.predicted_peak_bytes; });
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    const auto& [form, run] = forms[i];
+    const std::int64_t peak = peaks[i];
     if (!run.parallel.is_on()) alone = static_cast<double>(peak);
     table.add_cells({{"size", run.model.name},
                      {"context", run.shape.context},

@@ -78,7 +78,7 @@ std::vector<CellResult> StudyContext::measured(std::span<const RunSpec> runs) co
 
 template <class Spec, class Result>
 void StudyContext::measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
-                           std::map<std::string, Result>& results) {
+                           std::map<std::string, Result>& results, Visits visits) {
   // The interval of nine medians leaves the least and the most of them out, so that one visit
   // beside other work does not widen it.
   constexpr int kMostRounds = 12, kRoundsOfLeads = 9;
@@ -86,13 +86,20 @@ void StudyContext::measure(const std::string& stage, const std::vector<WantedCel
                      .seconds = seconds_left(),
                      .seed = machine.seed,
                      .least_of_leads = kRoundsOfLeads};
+  constexpr int kSamplesOfOne = 6;  // which an interval of 95 % needs
+  if (visits == Visits::kOnce) limits.least = limits.least_of_leads = 1;
   if (machine.visits > 0) limits.least = limits.least_of_leads = limits.most = machine.visits;
   std::vector<Spec> specs;
   for (const WantedCell<Spec>& cell : each_once(cells)) {
     if (result_of(cell.spec, results) != nullptr) continue;
     limits.leads += cell.is_lead ? 1 : 0;
     specs.push_back(cell.spec);
-    specs.back().protocol.visit_seconds = kVisitSeconds;
+    Protocol& protocol = specs.back().protocol;
+    if (visits == Visits::kOnce) {
+      protocol.steps = kSamplesOfOne;
+    } else {
+      protocol.visit_seconds = kVisitSeconds;
+    }
   }
   if (driver().is_child()) {
     limits = {.least = 1, .most = 1};
@@ -120,10 +127,10 @@ void StudyContext::measure(const std::string& stage, const std::vector<WantedCel
   driver().on_visit = {};
 }
 template void StudyContext::measure(const std::string&, const std::vector<WantedCell<CellSpec>>&,
-                                    std::map<std::string, CellResult>&);
+                                    std::map<std::string, CellResult>&, Visits);
 template void StudyContext::measure(const std::string&,
                                     const std::vector<WantedCell<AttentionSpec>>&,
-                                    std::map<std::string, AttentionResult>&);
+                                    std::map<std::string, AttentionResult>&, Visits);
 
 namespace {
 
@@ -210,6 +217,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                       const std::function<void(const std::string& what)>& announce) {
   const Clock::time_point start = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
+  const bool is_gpu = machine.traits.has_own_memory();
+  const auto share_of_time = [&](const Experiment& experiment) {
+    return is_gpu ? experiment.gpu_share : experiment.share;
+  };
   const StudySizes sizes = fitted(machine, asked, experiment_of(step_part).share * budget_seconds);
   StudyContext context{.machine = machine, .sizes = sizes, .announce = announce};
   Table parts = part_table();
@@ -220,9 +231,19 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                           (experiment.run != larger_step_part || has_larger);
     return !is_asked || (machine.driver->is_child() && !experiment.has_cells);
   });
+  // Where only the smallest steps fit, most of what larger ones would take is theirs.
+  const bool is_slow = sizes.shape.context < asked.shape.context &&
+                       sizes.shape.context == quick_study_sizes().shape.context;
+  double of_larger = has_larger ? 0.0 : experiment_of(larger_step_part).share;
   for (Experiment& experiment : all) {
-    if (!has_larger && experiment.run == step_part)
-      experiment.share += experiment_of(larger_step_part).share;
+    experiment.share = share_of_time(experiment);
+    if (!is_slow || experiment.run != larger_step_part) continue;
+    constexpr double kStill = 0.2;
+    of_larger = (1 - kStill) * experiment.share;
+    experiment.share *= kStill;
+  }
+  for (Experiment& experiment : all) {
+    if (experiment.run == step_part) experiment.share += of_larger;
   }
   double shares = 0;  // of those that have not run yet
   for (const Experiment& experiment : all) shares += experiment.share;

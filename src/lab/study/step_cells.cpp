@@ -56,7 +56,6 @@ std::vector<RunSpec> bases_of(const StudyContext& context, const StepCells& cell
     for (const ModelConfig& m : models) out.push_back({.model = m, .shape = sizes.shape});
   };
   switch (cells.models) {
-    case Of::kAny: add(models_of(sizes)); break;
     case Of::kModels: add(sizes.models); break;
     case Of::kScaled: add({&sizes.scaled, 1}); break;
     case Of::kPrecise: add(sizes.precise); break;
@@ -116,18 +115,27 @@ std::vector<WantedCell<CellSpec>> wanted_of(const StudyContext& context,
 
 // Measures the steps of a model: they are held against each other, in the same rounds.
 void measure_model(StudyContext& context, const std::string& stage,
-                   const std::vector<StepCells>& list, const ModelConfig& model) {
+                   const std::vector<StepCells>& list, const ModelConfig& model,
+                   Visits visits = Visits::kRounds) {
   std::vector<WantedCell<CellSpec>> wanted = wanted_of(context, list, model);
   // One rank alone comes first. This process may know its result already, but a new process may
   // not, and the numbers of the other cells must not depend on that.
   std::ranges::stable_partition(
       wanted, [](const WantedCell<CellSpec>& cell) { return cell.spec.step.parallel.is_on(); });
-  context.measure(context.stage_of(stage), wanted, context.steps);
+  context.measure(context.stage_of(stage), wanted, context.steps, visits);
 }
 
-void measure_steps(StudyContext& context, const ModelConfig& model) {
+void measure_steps(StudyContext& context, const ModelConfig& model,
+                   Visits visits = Visits::kRounds) {
   measure_model(context, fmt::format("step {} {}", model.name, model.vocab),
-                experiment_of(step_part).cells, model);
+                experiment_of(step_part).cells, model, visits);
+}
+
+// Steps of these models are seconds long and few: they are visited once, with the samples of an
+// interval, before all others, which would leave no time for them.
+bool is_precise_only(const StudySizes& sizes, const ModelConfig& model) {
+  return std::ranges::none_of(
+      sizes.models, [&](const ModelConfig& timed) { return is_same_model(timed, model); });
 }
 
 }  // namespace
@@ -157,21 +165,28 @@ void step_part(StudyContext& context) {
 }
 
 void larger_step_part(StudyContext& context) {
-  const std::vector<ModelConfig> models = models_of(context.sizes);
-  // Each model gets the share of the time that it has of the cells.
-  std::vector<double> counts;
+  std::vector<ModelConfig> models = models_of(context.sizes);
+  models.erase(models.begin());
+  const auto is_once = [&](const ModelConfig& model) {
+    return is_precise_only(context.sizes, model);
+  };
+  std::ranges::stable_partition(models, is_once);
+  // Each model gets the share of the time that it has of the cells; cells of models that are
+  // visited once are few and long.
+  constexpr double kLong = 6;
+  std::vector<double> weights;
   for (const ModelConfig& model : models) {
     const auto cells = each_once(wanted_of(context, experiment_of(step_part).cells, model));
-    counts.push_back(static_cast<double>(cells.size()));
+    weights.push_back(static_cast<double>(cells.size()) * (is_once(model) ? kLong : 1.0));
   }
-  double all = std::accumulate(counts.begin() + 1, counts.end(), 0.0);
+  double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   const Clock::time_point end = context.deadline;
-  for (std::size_t i = 1; i < models.size(); ++i) {
+  for (std::size_t i = 0; i < models.size(); ++i) {
     const auto left = std::chrono::duration<double>(end - Clock::now());
     context.deadline =
-        Clock::now() + std::chrono::duration_cast<Clock::duration>(left * counts[i] / all);
-    measure_steps(context, models[i]);
-    all -= counts[i];
+        Clock::now() + std::chrono::duration_cast<Clock::duration>(left * weights[i] / all);
+    measure_steps(context, models[i], is_once(models[i]) ? Visits::kOnce : Visits::kRounds);
+    all -= weights[i];
   }
   context.deadline = end;
 }

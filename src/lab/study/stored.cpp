@@ -1,8 +1,12 @@
 // Reads a stored study, in JSON or in a page that carries it, back into sections.
 #include <algorithm>
+#include <cmath>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "lab/compare/result_file.h"
+#include "lab/measure/statistics.h"
 #include "lab/report/column_facts.h"
 #include "lab/study/study.h"
 
@@ -21,6 +25,58 @@ bool says_kinds(const Json& tables) {
              return column.second.find("kind") != nullptr;
            });
   });
+}
+
+[[noreturn]] void refuse(const std::string& name, const Table& table, std::size_t row,
+                         const std::string& what) {
+  throw Error(ErrorCode::kInput, name,
+              fmt::format("table {}, row {}: {}", table.name, row + 1, what),
+              "give the file as tracestep study wrote it: a report is made of what was measured");
+}
+
+// Refuses what no study writes: a time below nothing or of weeks, a statistic that is not that of
+// its samples, negative counts, bytes and losses.
+void check_numbers(const Table& table, const std::string& name) {
+  constexpr double kMostMs = 1e9, kRounding = 1e-6;
+  constexpr std::string_view kSamples = "samples_ms";
+  const std::pair<std::string_view, double (*)(std::span<const double>)> kStatistics[] = {
+      {"median_ms", median_of}, {"mean_ms", mean_of}, {"std_ms", sample_std_of}};
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    const bool is_samples = column.name.ends_with(kSamples);
+    const bool is_count = column.kind == ColumnKind::kBytes || column.kind == ColumnKind::kInt;
+    const bool is_difference = column.name.find("difference") != column.name.npos;
+    const bool is_least_nothing =
+        column.name == "loss" || column.name == "validation_loss" || (is_count && !is_difference);
+    const std::string part =
+        is_samples ? column.name.substr(0, column.name.size() - kSamples.size()) : std::string();
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      const Json& cell = table.rows[row][i];
+      if (is_least_nothing && cell.is_number() && !(cell.as_double() >= 0)) {
+        refuse(name, table, row, fmt::format("{} is {}", column.name, cell.dump()));
+      }
+      if (!is_samples || !cell.is_array()) continue;
+      std::vector<double> samples;
+      for (const Json& ms : cell.items()) {
+        if (!ms.is_number() || !(ms.as_double() >= 0) || ms.as_double() > kMostMs) {
+          refuse(name, table, row,
+                 fmt::format("{} has {}, which is no time", column.name, ms.dump()));
+        }
+        samples.push_back(ms.as_double());
+      }
+      if (samples.size() < 2) continue;
+      for (const auto& [statistic, of] : kStatistics) {
+        const auto at = table.index_of(part + std::string(statistic));
+        if (!at || !table.rows[row][*at].is_number()) continue;
+        const double said = table.rows[row][*at].as_double(), is = of(samples);
+        if (std::abs(said - is) > kRounding * std::max(is, mean_of(samples))) {
+          refuse(name, table, row,
+                 fmt::format("{}{} is {:.6g}, and that of its samples {:.6g}", part, statistic,
+                             said, is));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -43,9 +99,12 @@ StoredStudy stored_study(std::string_view text, const std::string& name) {
     constexpr std::string_view kMadeAnew[] = {"subject", "summary", "answers", "readings"};
     if (std::ranges::find(kMadeAnew, table) != std::end(kMadeAnew)) continue;
     all[table] = table_of(table, json, name);
+    check_numbers(all[table], name);
     order.push_back(table);
   }
-  StoredStudy out{.sections = {}, .environment = document.at("environment")};
+  const Json* const environment = document.find("environment");
+  if (environment == nullptr) fail_input(name, "it does not say where it was measured");
+  StoredStudy out{.sections = {}, .environment = *environment};
   for (const Json& row : tables->at("readings").at("rows").items()) {
     out.sections.push_back({.id = text_at(row, "id"),
                             .title = text_at(row, "title"),

@@ -143,6 +143,10 @@ std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
   return out;
 }
 
+// How often cells are visited: in rounds, with two samples at least, or once with six, and again
+// where there is time.
+enum class Visits { kRounds, kOnce };
+
 // The result of a cell by its key; nullptr: it was not asked for or was left out.
 template <class Spec, class Result>
 const Result* result_of(const Spec& spec, const std::map<std::string, Result>& results) {
@@ -191,7 +195,7 @@ struct StudyContext {
   // `cells`.
   template <class Spec, class Result>
   void measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
-               std::map<std::string, Result>& results);
+               std::map<std::string, Result>& results, Visits visits = Visits::kRounds);
 };
 
 // --- what is measured ----------------------------------------------------------------------------
@@ -219,6 +223,10 @@ void training_part(StudyContext& context);
 void warm_up_part(StudyContext& context);
 void start_part(StudyContext& context);  // Measures errors of precisions, and starts.
 void other_memory_part(StudyContext& context);
+// Predicts the bytes of each run, on all threads at once; `take(i, run)` is called for each,
+// several at the same time.
+void predict_each(const StudyContext& context, std::span<const RunSpec> runs,
+                  const std::function<void(std::size_t, MemoryRun)>& take);
 // Adds the bytes of the planned model's ranks, for plan_part().
 void plan_ranks(StudyContext& context);
 // Measures steps shared by ranks, and adds them to the sections of plan_ranks().

@@ -127,6 +127,22 @@ TEST(RoundsTest, ACellWithoutTimeForAllRoundsIsVisitedOnceInWhatTheOthersLeave) 
   EXPECT_EQ(order[6], std::pair(std::size_t{2}, 0)) << "behind three rounds of the others";
 }
 
+TEST(RoundsTest, WhereRoundsOfAFewWereAllThatFitsEachCellIsVisitedOnce) {
+  const auto visits_in = [](double seconds, std::size_t leads) {
+    std::vector<int> visits(8);
+    const std::vector<double> weights(8, 1.0);
+    run_rounds(weights, {.seconds = seconds, .leads = leads, .clock = test_clock},
+               [&](std::size_t cell, int) {
+                 pass(5.0);
+                 return ++visits[cell];
+               });
+    return visits;
+  };
+  EXPECT_THAT(visits_in(0.05, 0), Each(1)) << "45 ms would be three rounds of three cells";
+  EXPECT_THAT(visits_in(0.0501, 1), ElementsAre(3, 1, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(visits_in(0.02, 0), ElementsAre(1, 1, 1, 1, 0, 0, 0, 0));
+}
+
 TEST(RoundsTest, AfterTheLeastTheyEndWithTheTime) {
   int rounds = 0;
   const std::vector<double> seconds{1e-3};

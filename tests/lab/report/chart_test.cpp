@@ -122,6 +122,44 @@ TEST(ChartTest, ALineThatAnotherLiesOnIsSeenBesideIt) {
   EXPECT_THAT(wide_ones(2.0), ::testing::IsEmpty());
 }
 
+TEST(ChartTest, ALineThatSeveralLieOnIsWiderThanEachOfThem) {
+  Table table = times();
+  table.rows.clear();
+  for (const int context : {128, 256, 512, 1024}) {
+    for (const char* mode : {"a", "b", "c", "d"}) {
+      // They part in the first point, where one of them is far above.
+      const double ms = context == 128 ? 40.0 * (1 + mode[0] - 'a') : 40.0;
+      table.add_row({"tiny", mode, context, ms, Json(), Json()});
+    }
+  }
+  const std::string svg = draw_chart(lines(), std::vector<Table>{table});
+  EXPECT_THAT(found(svg, "class=\"line s[0-9]([a-z ]*)\""),
+              ElementsAre(" under deeper", " under deep", " under", ""));
+}
+
+TEST(ChartTest, StepsHaveNoTicksBetweenThem) {
+  Table table = times();
+  table.rows.clear();
+  for (const int step : {1, 2, 3, 4}) table.add_row({"tiny", "step", step, 40.0, Json(), Json()});
+  Chart chart = lines();
+  chart.options["log"] = "";
+  const std::string svg = draw_chart(chart, std::vector<Table>{table});
+  EXPECT_THAT(svg, Not(HasSubstr(">1.5<")));
+  EXPECT_THAT(svg, HasSubstr(">2<"));
+}
+
+TEST(ChartTest, AMedianHasTheIntervalOfItsTable) {
+  Table table = times();
+  for (Column& column : table.columns) {
+    if (column.name == "low_ms") column.name = "interval_low_ms";
+    if (column.name == "high_ms") column.name = "interval_high_ms";
+  }
+  Chart chart = bars();
+  chart.options["range"] = Json::object();
+  EXPECT_THAT(numbers(draw_chart(chart, std::vector<Table>{table}), "whisker\" x1=\"([0-9.]+)"),
+              SizeIs(2));
+}
+
 TEST(ChartTest, ACaptionSaysWhatIsDrawn) {
   std::vector<Table> tables{times()};
   tables[0].title = "Every cell";
@@ -357,6 +395,34 @@ TEST(ChartTest, ARooflineHasTheCeilingsOfTheDtypesThatItNames) {
   EXPECT_THAT(draw_chart(chart, tables), Not(HasSubstr("products, bf16")));
   chart.options["dtypes"] = Json::Array{"bf16"};
   EXPECT_THAT(draw_chart(chart, tables), HasSubstr("products, bf16"));
+}
+
+TEST(ChartTest, NamesOfKernelsLieOnNoOtherWords) {
+  Table matrix{.name = "matrix"};
+  for (const char* text : {"component", "phase", "op"}) matrix.columns.push_back(text_column(text));
+  for (const char* number : {"flops", "bytes", "ms"}) {
+    matrix.columns.push_back(real_column(number, "", "", 1));
+  }
+  for (const char* component : {"w1", "w2", "w3"}) {  // all of them at the ceiling
+    matrix.add_row({component, "forward", "matmul", 5e11, 1e9, 10.0});
+  }
+  Table ceilings{.name = "ceilings"};
+  ceilings.columns = {text_column("ceiling"), real_column("value", "", "", 1), text_column("unit"),
+                      text_column("dtype")};
+  ceilings.add_row({"bandwidth", 4000.0, "GB/s", Json()});
+  ceilings.add_row({"products, f32", 50000.0, "GFLOP/s", "f32"});
+  const Chart chart{.kind = "roofline",
+                    .title = "Roofline",
+                    .table = "matrix",
+                    .options = Json::Object{{"ceilings", "ceilings"},
+                                            {"dtypes", Json::Array{"f32"}},
+                                            {"series", "phase"}}};
+  const std::string svg = draw_chart(chart, std::vector<Table>{matrix, ceilings});
+  std::vector<double> heights =
+      numbers(svg, "<text class=\"over\"[^>]* y=\"([0-9.]+)\"[^>]*>(?:matmul|50)");
+  ASSERT_GE(heights.size(), 3u) << svg;
+  std::ranges::sort(heights);
+  for (std::size_t i = 1; i < heights.size(); ++i) EXPECT_GE(heights[i] - heights[i - 1], 13.9);
 }
 
 TEST(ChartTest, RowsAreChosenByAValueOrAListOfThem) {

@@ -167,7 +167,7 @@ std::vector<Change> changes() {
       {"pass-times", "cells[size small; mode forward; ops fused].samples_ms", slow,
        "as twice the products", "No answer: forward with backward"},
       {"pass-times", "cells[size small; mode step; ops fused].samples_ms",
-       Json::Array{240.0, 241.0, 242.0}, "AdamW adds 39.98", "What AdamW adds is lost in noise"},
+       Json::Array{240.0, 241.0, 242.0}, "AdamW adds 40.00", "What AdamW adds is lost in noise"},
       {"warm-up", "warmup[warmup 0].first_ms", 10.5, "takes 3.00 times as long",
        "Warm-up hardly shows here"},
       {"sizes", "cells[size small; mode forward; ops fused].samples_ms",
@@ -202,10 +202,10 @@ std::vector<Change> changes() {
        "which bfloat16 can", "bfloat16 loses rows, too"},
       {"formats", "formats[format bf16].max", 1e9, "has float32's range",
        "bfloat16 ends below float32"},
-      {"lower-precision", "steps[size small; precision bf16].samples_ms",
+      {"lower-precision", "steps[size small; mode forward-backward; precision bf16].samples_ms",
        Json::Array{199.0, 200.0, 200.0, 200.0, 200.0, 201.0}, "2.00 times as fast",
        "2.00 times as slow"},
-      {"lower-precision", "steps[size small; precision bf16].samples_ms",
+      {"lower-precision", "steps[size small; mode forward-backward; precision bf16].samples_ms",
        Json::Array{20.0, 120.0, 50.0, 90.0, 110.0, 40.0}, "2.00 times as fast",
        "gains no time beyond noise"},
       {"low-precision-memory",
@@ -224,11 +224,11 @@ std::vector<Change> changes() {
        "buffer by buffer 512 B differ"},
       {"attention-times", "attention[context 128; saved weights].forward_samples_ms",
        Json::Array{2.1, 2.1, 2.1}, "as T² asks for", "only 1.05 times"},
-      {"attention-bytes", "attention_scaling[saved weights].tensors", 1.4,
+      {"attention-bytes", "attention_scaling[precision fp32; saved weights].tensors", 1.4,
        "one tensor of B·T² waits", "1.40 tensors of B·T² wait"},
-      {"attention-bytes", "attention_scaling[saved weights].largest_error_percent", 20.0,
-       "one tensor", "No answer: a·T² + b·T + c misses the bytes"},
-      {"attention-variants", "attention_scaling[saved scores+weights].tensors", 1.0,
+      {"attention-bytes", "attention_scaling[precision fp32; saved weights].largest_error_percent",
+       20.0, "one tensor", "No answer: a·T² + b·T + c misses the bytes"},
+      {"attention-variants", "attention_scaling[precision fp32; saved scores+weights].tensors", 1.0,
        "One tensor of B·T² each", "No answer: the forms do not differ"},
       {"attention-limit", "attention[context 32; saved weights].status", "oom",
        "None of 4 measured cells", "When measured, 1 of 4 cells"},
@@ -288,11 +288,11 @@ TEST(AnswersTest, TheTableOfAnswersNamesRowsForPeopleAndForPrograms) {
 TEST(AnswersTest, AnAnswersOwnTableStandsInEveryReportOfIt) {
   const Answer a = answer(question_of("pass-times"), small_study().tables);
   ASSERT_EQ(a.lines.size(), 3u) << "two sizes";
-  EXPECT_EQ(lines_of(a).rows[1][2].as_string(), "80.00 ± 0.80 ms");
+  EXPECT_EQ(lines_of(a).rows[1][2].as_string(), "80.00 ± 0.23 ms");
   const Table table = answers_table("answers", "Questions", {&a, 1});
   const auto at = std::ranges::find(table.columns, "lines", &Column::name);
   const Json& lines = table.rows[0][static_cast<std::size_t>(at - table.columns.begin())];
-  EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ± 0.80 ms","figure":"(cells[)"));
+  EXPECT_THAT(lines.dump(), HasSubstr(R"({"text":"80.00 ± 0.23 ms","figure":"(cells[)"));
   EXPECT_THAT(answers_text({&a, 1}), HasSubstr("backward, by difference"));
   for (const Format format : {Format::kMarkdown, Format::kLatex, Format::kTypst}) {
     EXPECT_THAT(study_page(small_study(), Json::object(), format, "charts"),

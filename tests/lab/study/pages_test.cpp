@@ -4,6 +4,7 @@
 #include <iostream>
 #include <set>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -149,6 +150,21 @@ TEST(StudySizesTest, ALongStudyOfAGpuHasTheLargestModelsAndKernelsOverContexts) 
   for (const RunSpec& step : sizes.profiled) contexts.insert(step.shape.context);
   EXPECT_EQ(contexts, (std::set<std::int64_t>{128, 256, 512, 1024}));
   EXPECT_EQ(sizes.profiled.size(), profiled + 3);
+  const StudyMachine machine;
+  const StudyContext context{.machine = machine, .sizes = sizes, .announce = {}};
+  std::set<std::string> planned;
+  for (const RunSpec& run : runs_in(context, "steps")) {
+    planned.insert(
+        fmt::format("{} {} {}", run.model.name, name_of(run.mode), name_of(run.precision)));
+  }
+  for (const char* size : {"small", "medium", "large", "xl", "2.7B"}) {
+    for (const char* mode : {"forward", "forward-backward"}) {
+      for (const char* precision : {"fp32", "bf16"}) {
+        EXPECT_TRUE(planned.contains(fmt::format("{} {} {}", size, mode, precision)))
+            << size << " " << mode << " " << precision;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "backends/reference/reference_device.h"
 #include "base/error.h"
 #include "course/published.h"
+#include "lab/measure/statistics.h"
 #include "lab/measure/validity.h"
 #include "lab/study/summary.h"
 #include "lab/time/tables.h"
@@ -77,7 +78,7 @@ double set_ms(const std::string& mode) {
 
 Json eight_around(double ms) {
   Json out = Json::array();
-  for (int i = -4; i < 4; ++i) out.push_back(ms * (1.0 + 0.001 * i));
+  for (const int i : {-4, -3, -2, -1, 1, 2, 3, 4}) out.push_back(ms * (1.0 + 0.001 * i));
   return out;
 }
 
@@ -137,7 +138,8 @@ void set_times(std::vector<Table>& tables) {
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     for (const char* size : {"tiny", "small"}) {
-      const std::string row = fmt::format("steps[size {}; precision {}].", size, precision);
+      const std::string row =
+          fmt::format("steps[size {}; mode forward-backward; precision {}].", size, precision);
       set(row + "median_ms", ms);
       set(row + "samples_ms", eight_around(ms));
       set(row + "visit_samples", Json());
@@ -167,6 +169,27 @@ void set_times(std::vector<Table>& tables) {
       set(row + part + "_samples_ms", eight_around(ms));
     }
     set(row + "backward_over_forward", backward / forward);
+  }
+}
+
+// Statistics are those of the samples, as in every study.
+void set_statistics(Table& table) {
+  constexpr std::string_view kSamples = "samples_ms";
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const std::string name = table.columns[i].name;
+    if (!name.ends_with(kSamples)) continue;
+    const std::string part = name.substr(0, name.size() - kSamples.size());
+    for (auto& row : table.rows) {
+      if (!row[i].is_array() || row[i].size() < 2) continue;
+      std::vector<double> samples;
+      for (const Json& ms : row[i].items()) samples.push_back(ms.as_double());
+      for (const auto& [statistic, value] : {std::pair{"median_ms", median_of(samples)},
+                                             {"mean_ms", mean_of(samples)},
+                                             {"std_ms", sample_std_of(samples)}}) {
+        const auto at = table.index_of(part + statistic);
+        if (at && row[*at].is_number()) row[*at] = value;
+      }
+    }
   }
 }
 
@@ -226,6 +249,7 @@ const StudyReport& small_study() {
   static const StudyReport report = [] {
     StudyReport out = measured_study();
     set_times(out.tables);
+    for (Table& table : out.tables) set_statistics(table);
     for (StudySection& section : out.sections) {
       for (Table& table : section.tables) {
         table = *std::ranges::find(out.tables, table.name, &Table::name);

@@ -21,7 +21,7 @@ namespace tracestep {
 // and for lines and bars also
 //   series    columns that tell lines apart          where   {column: value}, or a list of
 //   log       "x", "y" or "xy"                               values: the rows to draw
-//   range     {column: [low, high]}: the columns of its interval
+//   range     {column: [low, high]}: the columns of its interval; a median's are found by name
 //   cards     true: lines at the memory of usual graphics cards
 // A bar or a point is one row, but for what `over` adds up: where rows would share a name, the keys
 // in which they differ are part of it.

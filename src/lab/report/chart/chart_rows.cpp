@@ -114,9 +114,17 @@ std::optional<Whisker> whisker_of(const Chart& chart, const ChartRows& rows, std
                                   const std::string& column) {
   const Json* ranges = chart.options.find("range");
   const Json* names = ranges == nullptr ? nullptr : ranges->find(column);
-  if (names == nullptr) return {};
-  const auto low = rows.number(row, names->items()[0].as_string());
-  const auto high = rows.number(row, names->items()[1].as_string());
+  constexpr std::string_view kMedian = "median_ms";
+  std::string from, to;
+  if (names != nullptr) {
+    from = names->items()[0].as_string();
+    to = names->items()[1].as_string();
+  } else if (column.ends_with(kMedian)) {
+    const std::string part = column.substr(0, column.size() - kMedian.size());
+    from = part + "interval_low_ms";
+    to = part + "interval_high_ms";
+  }
+  const auto low = rows.number(row, from), high = rows.number(row, to);
   if (!low || !high) return {};
   return Whisker{*low, *high};
 }

@@ -48,7 +48,8 @@ std::vector<std::string> keys_apart(const ChartRows& rows, const RowGroups& grou
 // Throws Error{kInput}: two rows have the same name, and no key column tells them apart.
 [[noreturn]] void fail_alike(const Chart& chart, std::string_view name);
 
-// The ends of an error bar, from the two columns of the option "range".
+// The least and the most that a value may be: from the option "range", and of a median from its
+// interval, where the table has one.
 struct Whisker {
   double low = 0, high = 0;
 };

@@ -117,6 +117,11 @@ class Lines {
     for (const Series& s : series_) {
       for (const Point& p : s.points) values.insert(p.x);
     }
+    const auto is_whole = [](double value) { return value == std::floor(value); };
+    // Nothing is between two steps.
+    if (!is_log_x_ && std::ranges::all_of(values, is_whole)) {
+      std::erase_if(out.ticks, [&](const Tick& tick) { return !is_whole(tick.value); });
+    }
     if (is_log_x_ && values.size() <= 12) {
       out.ticks.clear();
       for (double v : values) {
@@ -184,31 +189,35 @@ class Lines {
   std::vector<Series> series_;
 };
 
-// True if a line that is drawn later lies on all of it.
-bool is_covered(std::span<const Series> series, std::size_t index, const Axis& y) {
+// How many lines that are drawn later lie on it, on half of its points or more.
+std::size_t covering(std::span<const Series> series, std::size_t index, const Axis& y) {
   constexpr double kLineWidth = 2.5;
-  return std::ranges::any_of(series.subspan(index + 1), [&](const Series& later) {
-    return std::ranges::all_of(series[index].points, [&](const Point& p) {
-      const auto same = std::ranges::lower_bound(later.points, p.x, {}, &Point::x);
-      return same != later.points.end() && same->x == p.x &&
-             std::abs(y.scale.at(same->y) - y.scale.at(p.y)) < kLineWidth;
-    });
-  });
+  const std::vector<Point>& points = series[index].points;
+  return static_cast<std::size_t>(
+      std::ranges::count_if(series.subspan(index + 1), [&](const Series& later) {
+        const auto covered = std::ranges::count_if(points, [&](const Point& p) {
+          const auto same = std::ranges::lower_bound(later.points, p.x, {}, &Point::x);
+          return same != later.points.end() && same->x == p.x &&
+                 std::abs(y.scale.at(same->y) - y.scale.at(p.y)) < kLineWidth;
+        });
+        return covered > 0 && 2 * covered >= std::ssize(points);
+      }));
 }
 
-// A line that another would hide is wide enough to be seen on both sides of it.
+// A line that others would hide is wide enough to be seen on both sides of them.
 void draw_series(Svg& svg, std::span<const Series> all, std::size_t index, const Axis& x,
                  const Axis& y, const Column* column) {
+  constexpr std::array kUnder = {"", " under", " under deep", " under deeper"};
   const Series& series = all[index];
-  const bool is_under = is_covered(all, index, y);
+  const std::size_t over = std::min(covering(all, index, y), kUnder.size() - 1);
+  const bool is_under = over > 0;
   std::string d;
   for (const Point& p : series.points) {
     d += fmt::format("{}{:.1f} {:.1f}", d.empty() ? "M" : "L", x.scale.at(p.x), y.scale.at(p.y));
   }
   const bool is_dashed = index >= kChartColours;
-  svg.path(fmt::format("line {}{}{}", stroke_class(index), is_dashed ? " dashed" : "",
-                       is_under ? " under" : ""),
-           d);
+  svg.path(
+      fmt::format("line {}{}{}", stroke_class(index), is_dashed ? " dashed" : "", kUnder[over]), d);
   if (series.points.size() > kPointedAt) return;
   const bool is_marked = series.points.size() <= kMarkedPoints;
   for (const Point& p : series.points) {
@@ -260,12 +269,16 @@ void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, con
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::array kCards = {24 * kGiB, 40 * kGiB, 80 * kGiB};
 
-void draw_cards(Svg& svg, const Box& box, const Axis& y) {
+// Their lines lie below those of the chart, their names above.
+void draw_cards(Svg& svg, const Box& box, const Axis& y, bool are_names) {
   for (double card : kCards) {
     if (card > y.scale.values().high || card < y.scale.values().low) continue;
     const double at = y.scale.at(card);
-    svg.line("card", box.left, at, box.right, at);
-    svg.text("soft over", box.left + 6, at - 4, "card of " + tick_text(card, AxisUnit::kBytes));
+    if (are_names) {
+      svg.text("soft over", box.left + 6, at - 4, "card of " + tick_text(card, AxisUnit::kBytes));
+    } else {
+      svg.line("card", box.left, at, box.right, at);
+    }
   }
 }
 
@@ -303,12 +316,13 @@ std::string draw_lines(const Chart& chart, std::span<const Table> tables, const 
   const Axis y = lines.y_axis(name_of_all(ys, column), box, unit_of(column));
   Svg svg;
   draw_axes(svg, box, x, y);
-  if (has_cards) draw_cards(svg, box, y);
+  if (has_cards) draw_cards(svg, box, y, false);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < lines.series().size(); ++i) {
     draw_series(svg, lines.series(), i, x, y, column);
     names.push_back(lines.series()[i].name);
   }
+  if (has_cards) draw_cards(svg, box, y, true);
   if (is_list) draw_outlier(svg, lines.series(), x, y, column);
   if (room > 0) draw_names(svg, lines.series(), box, y);
   const double end =

@@ -101,19 +101,48 @@ void draw_roof(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const 
   }
 }
 
-// Words of ceilings that would overlap are joined.
-void draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const Axis& y) {
+// Words of ceilings that would overlap are joined. Returns their heights.
+std::vector<double> draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x,
+                                    const Axis& y) {
   const double start = std::max(x.scale.values().low, y.scale.values().low / roof.gb_per_s);
   const double middle = std::sqrt(start * roof.highest() / roof.gb_per_s);
   svg.text("over", x.scale.at(middle) - 8, y.scale.at(middle * roof.gb_per_s) - 10,
            fmt::format("{:.4g} GB/s", roof.gb_per_s), Anchor::kEnd);
+  std::vector<double> out;
   std::size_t begin = 0;
   for (std::size_t i = 1; i <= roof.ceilings.size(); ++i) {
     const auto height = [&](std::size_t c) { return y.scale.at(roof.ceilings[c].gflops); };
     if (i < roof.ceilings.size() && height(i) - height(begin) < 16) continue;
     svg.text("over", box.right, height(begin) - 7,
              words_of(std::span(roof.ceilings).subspan(begin, i - begin)), Anchor::kEnd);
+    out.push_back(height(begin) - 7);
     begin = i;
+  }
+  return out;
+}
+
+// The longest kernels' names beside their spots, none on another or on words that are there.
+void draw_names(Svg& svg, std::span<const Kernel> kernels, std::vector<double> taken,
+                const Box& box, const Axis& x, const Axis& y) {
+  constexpr double kLine = 14, kBeside = 16;
+  std::vector<std::string> named;
+  for (const Kernel& k : kernels) {
+    if (std::ranges::find(named, k.name) != named.end()) continue;  // of another phase
+    named.push_back(k.name);
+    const double at = x.scale.at(k.intensity);
+    const bool is_right = at > (box.left + box.right) / 2;
+    double height = y.scale.at(k.gflops) + 4;
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (const double other : taken) {
+        if (std::abs(other - height) >= kLine) continue;
+        height = other + kLine;
+        moves = true;
+      }
+    }
+    taken.push_back(height);
+    svg.text("over", at + (is_right ? -kBeside : kBeside), height, k.name,
+             is_right ? Anchor::kEnd : Anchor::kStart);
   }
 }
 
@@ -149,12 +178,8 @@ std::string draw_roofline(const Chart& chart, std::span<const Table> tables,
     svg.circle("spot " + fill_class(phase), across.at(k.intensity), up.at(k.gflops),
                3 + 11 * std::sqrt(k.ms / kernels.front().ms), k.note);
   }
-  for (const Kernel& k : std::span(kernels).first(std::min(kNamed, kernels.size()))) {
-    const bool is_right = across.at(k.intensity) > (box.left + box.right) / 2;
-    svg.text("over", across.at(k.intensity) + (is_right ? -16 : 16), up.at(k.gflops) + 4, k.name,
-             is_right ? Anchor::kEnd : Anchor::kStart);
-  }
-  draw_roof_words(svg, roof, box, x, y);
+  draw_names(svg, std::span(kernels).first(std::min(kNamed, kernels.size())),
+             draw_roof_words(svg, roof, box, x, y), box, x, y);
   return svg.finish(look.width, draw_legend(svg, phases, look, box.bottom + kBelowPlot),
                     chart.title);
 }

@@ -25,7 +25,8 @@ constexpr std::string_view kPictureStyle =
     ".roof{stroke:#5a6475;stroke-width:2;fill:none}"
     ".whisker{stroke:#1c2330;stroke-width:1.6;fill:none}.card{stroke:#5a6475;stroke-dasharray:2 3}"
     ".halo{stroke:#fff;stroke-width:4}"
-    ".mark{fill:#1c2330}.line{fill:none;stroke-width:2}.under{stroke-width:6}.spot{fill-opacity:.6;"
+    ".mark{fill:#1c2330}.line{fill:none;stroke-width:2}.under{stroke-width:6}.under.deep{stroke-"
+    "width:10}.under.deeper{stroke-width:14}.spot{fill-opacity:.6;"
     "stroke:#fff}"
     ".dashed{stroke-dasharray:5 4}.ghost{fill:transparent}"
     ".divider{stroke:#5a6475;fill:none;vector-effect:non-scaling-stroke}";
