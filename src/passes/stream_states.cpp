@@ -146,8 +146,7 @@ Program stream_states(const Program& program, std::int64_t least, std::int64_t m
 
 // Among several ranks the lanes are for collectives.
 bool streams_states(const PassOptions& o) {
-  const bool is_on =
-      o.run.compile_passes ? o.names("stream_states") : has_arena(o.run.executor);
+  const bool is_on = o.run.compile_passes ? o.names("stream_states") : has_arena(o.run.executor);
   return is_on && !o.context.disabled.contains("stream_states") && offloads(o) && o.updates() &&
          o.context.traits.has_lanes() && !o.run.parallel.is_on();
 }

@@ -29,12 +29,9 @@ void add_nf4(KernelTable& table);              // widen_nf4
 
 // All families of kernels of the device.
 inline constexpr KernelTable::Family kKernelFamilies[] = {
-    add_generators,  add_arithmetic,      add_selection,
-    add_activations, add_movement,        add_reductions,
-    add_matmul,      add_gathers,         add_softmax,
-    add_rms_norm,    add_layer_norm,      add_rope,
-    add_attention,   add_flash_attention, add_cross_entropy,
-    add_adamw,       add_newton_schulz,   add_moment_codes,
-    add_sequences,   add_nf4};
+    add_generators, add_arithmetic,    add_selection,    add_activations,     add_movement,
+    add_reductions, add_matmul,        add_gathers,      add_softmax,         add_rms_norm,
+    add_layer_norm, add_rope,          add_attention,    add_flash_attention, add_cross_entropy,
+    add_adamw,      add_newton_schulz, add_moment_codes, add_sequences,       add_nf4};
 
 }  // namespace tracestep::reference

@@ -76,8 +76,8 @@ class StepSession {
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);
-  // Notes after a failed run that narrow copies may hold gradients (analysis/places_in_copies.h); the
-  // next run begins by making them anew.
+  // Notes after a failed run that narrow copies may hold gradients (analysis/places_in_copies.h);
+  // the next run begins by making them anew.
   void suspect_copies() { has_suspect_copies_ = true; }
   void mend_copies();
   // Ends everything; the session accepts no further calls.
