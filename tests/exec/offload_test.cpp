@@ -254,7 +254,9 @@ TEST_F(OffloadedStepTest, StatesThatPassThroughTheDeviceAreTheSameBits) {
         const Program moved = stream_states(offload(plain), 1, kAny);
         verify(moved, VerifyStage::kMaterialized);
         const bool is_alone = spec.precision.autocast && has_arena(spec.executor) && !is_joined;
-        if (!is_alone) EXPECT_GT(copies(moved, "offload"), 8) << label_of(spec);
+        if (!is_alone) {
+          EXPECT_GT(copies(moved, "offload"), 8) << label_of(spec);
+        }
         const auto expected = testing::results_of(spec.executor, plain, *backend.make({}));
         EXPECT_EQ(testing::results_of(spec.executor, moved, *backend.make({})), expected)
             << backend.name << " " << label_of(spec);
