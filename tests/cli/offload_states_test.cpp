@@ -26,25 +26,30 @@ Json row_of(const std::string& arguments) {
 
 // bf16 weights and gradients on a card of 80 GB; masters and moments in 112 GiB of the host's.
 TEST(OffloadStatesTest, AModelOf14BillionWeightsIsPlannedWithin80GB) {
-  const std::string narrow = kLarge + "--accumulate 16 --grad-accum-dtype low ";
+  const std::string narrow = kLarge + "--accumulate 2 --grad-accum-dtype low ";
   const Json row = row_of("predict --published H100 --memory-limit 80GB" + narrow);
   EXPECT_EQ(row.at("status").as_string(), "ok");
   EXPECT_LT(row.at("peak_bytes").as_int(), 80'000'000'000);
   EXPECT_LT(row.at("host_bytes").as_int(), 112 * kGiB);
   EXPECT_GT(row.at("host_bytes").as_int(), 100 * kGiB);
-  const Json wide = row_of("predict --published H100 --memory-limit 80GB --accumulate 16" + kLarge);
+  const Json wide = row_of("predict --published H100 --memory-limit 80GB --accumulate 2" + kLarge);
   EXPECT_EQ(wide.at("status").as_string(), "oom");
 }
 
 // The states cross the bus once a step, whatever the number of micro-batches.
 TEST(OffloadStatesTest, TheyMoveOnceAStep) {
   const auto ms = [&](const std::string& more) {
-    return row_of("predict --published H100" + kLarge + more).at("predicted_ms").as_double();
+    return row_of(
+               "predict --published H100 --size small --context 128 --batch 2 --precision bf16 "
+               "--executor compiled " +
+               more)
+        .at("predicted_ms")
+        .as_double();
   };
-  const double two = ms("--accumulate 2"), five = ms("--accumulate 5"),
-               eight = ms("--accumulate 8");
-  EXPECT_NEAR(eight - five, five - two, 1e-3 * eight);
-  EXPECT_GT(two - (five - two) / 3 * 2, 1000) << "107 GiB each way, at most 63 GB/s";
+  const double two = ms("--accumulate 2 --offload optimizer") - ms("--accumulate 2"),
+               four = ms("--accumulate 4 --offload optimizer") - ms("--accumulate 4");
+  EXPECT_GT(two, 0);
+  EXPECT_NEAR(four, two, 0.01 * two);
 }
 
 // Of a step whose weights, gradients and states do not fit, the narrow ones that stay do.
@@ -74,8 +79,8 @@ TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
   const ProgramRun alone = run_tracestep(words_of(step));
   EXPECT_EQ(alone.status, 2);
   EXPECT_EQ(alone.err,
-            "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; give "
-            "--accumulate of two or more\n");
+            "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; leave it out, "
+            "or give --accumulate of two or more\n");
   const ProgramRun ranks =
       run_tracestep(words_of(step + "--accumulate 2 --precision bf16 --parallel dp=2"));
   EXPECT_EQ(ranks.status, 2);
