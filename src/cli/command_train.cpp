@@ -190,8 +190,10 @@ void take_optimizer(const TrainCommand& o, const OptionSet& set) {
   }
 }
 
-// Refuses flags that change nothing in this run.
+// Refuses flags that change nothing in this run. A resumed one has those of its checkpoint, and
+// is refused another optimizer as such.
 void check_effects(const TrainCommand& o, const RunSpec& run) {
+  if (o.train.resume) return;
   TrainOptions options = o.train;
   options.run.optimizer.kind = run.optimizer.kind;
   for (const TrainField& field : train_fields()) {

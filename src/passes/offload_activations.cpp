@@ -34,11 +34,16 @@ struct Move {
 
 // The values to move, in the order in which they come back.
 std::vector<Move> moves_of(const Program& program) {
-  std::vector<NodeId> last_forward(program.values.size(), kNoNode);  // by base
+  // By base. In backward a view may stand in front of the first node that launches.
+  std::vector<NodeId> last_forward(program.values.size(), kNoNode), first_later = last_forward;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
-    if (is_later(program.nodes[i])) continue;
     for (const ValueId id : program.nodes[i].inputs) {
-      last_forward[at(program.value(id).layout.base)] = static_cast<NodeId>(i);
+      const std::size_t base = at(program.value(id).layout.base);
+      if (!is_later(program.nodes[i])) {
+        last_forward[base] = static_cast<NodeId>(i);
+      } else if (first_later[base] == kNoNode) {
+        first_later[base] = static_cast<NodeId>(i);
+      }
     }
   }
   for (const Output& o : program.outputs) {  // stays where it is read
@@ -51,7 +56,9 @@ std::vector<Move> moves_of(const Program& program) {
     if (saved.readers.empty() || constant[at(saved.producer)]) continue;
     const Value& value = program.value(saved.value);
     if (value.type.shape.empty() || value.role == Role::kWeightCast) continue;
-    const Move move{saved.value, saved.producer, saved.readers.front(), saved.readers.front()};
+    const NodeId reader = saved.readers.front();
+    const Move move{saved.value, saved.producer, reader,
+                    std::min(reader, first_later[at(saved.value)])};
     const std::string_view layer = layer_of(program.node(move.first_reader).origin().path);
     const NodeId from = std::max(saved.producer, last_forward[at(saved.value)]);
     bool is_left = false;  // layers run between the last reader in forward and the first after it

@@ -45,5 +45,21 @@ TEST(RandomStepsTest, TheProgramOfEveryOptionPassesTheVerifierBehindEveryPass) {
   EXPECT_GT(made, static_cast<int>(kSteps) / 3);
 }
 
+// In chunks, a view of what comes back from the host's memory stands in front of what reads it.
+TEST(RandomStepsTest, AViewOfAnOffloadedValueIsBehindItsReturn) {
+  ops::register_all();
+  RunSpec run;
+  run.model = {.vocab = 31, .d_model = 16, .d_ff = 24, .layers = 2, .heads = 2};
+  run.shape = {.batch = 2, .context = 8};
+  run.mode = Mode::kStep;
+  run.precision.parameters = DType::kBF16;
+  run.ops = Granularity::kPrimitive;
+  run.ffn_chunks = 3;
+  run.offload = Offload::kActivations;
+  run.verify = true;
+  const DeviceTraits traits{.kind = DeviceKind::kCuda};
+  EXPECT_GT(plan_step(step_program(run, traits), traits).peak_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace tracestep::testing

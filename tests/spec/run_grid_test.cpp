@@ -115,6 +115,7 @@ TEST(RunGridTest, AFieldWithoutEffectIsRefusedAloneAndOneRunAmongOthers) {
                         {"offload", {"none", "optimizer"}, "mode", "forward-backward", "step"},
                         {"grad_accum_dtype", {"fp32", "low"}, "accumulate", "1", "2"},
                         {"moments", {"fp32", "bf16"}, "mode", "inference", "step"},
+                        {"optimizer", {"adamw", "muon"}, "mode", "forward", "step"},
                         {"accumulate", {"1", "3"}, "mode", "forward-backward", "step"},
                         {"loss_chunks", {"1", "2"}, "mode", "inference", "forward"},
                         {"recompute", {"none", "blocks"}, "mode", "inference", "step"},
