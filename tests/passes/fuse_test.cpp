@@ -146,7 +146,8 @@ TEST_F(FuseTest, ASumThatIsReadElsewhereStaysBeforeItsViews) {
   std::string text = kRotatedSum;
   text.insert(text.rfind('}'), "  output \"sum\" = %2\n");
   const Program out = fused(text);
-  EXPECT_EQ(count(out, "permute"), 1);
+  EXPECT_EQ(count(out, "fused"), 2) << "the sum with its views, and the rotation";
+  EXPECT_EQ(count(out, "permute"), 0);
 }
 
 TEST_F(FuseTest, APartOfAnAssemblyIsWrittenThere) {
