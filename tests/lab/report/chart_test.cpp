@@ -411,12 +411,12 @@ TEST(ChartTest, NamesOfKernelsLieOnNoOtherWords) {
                       text_column("dtype")};
   ceilings.add_row({"bandwidth", 4000.0, "GB/s", Json()});
   ceilings.add_row({"products, f32", 50000.0, "GFLOP/s", "f32"});
-  const Chart chart{.kind = "roofline",
-                    .title = "Roofline",
-                    .table = "matrix",
-                    .options = Json::Object{{"ceilings", "ceilings"},
-                                            {"dtypes", Json::Array{"f32"}},
-                                            {"series", "phase"}}};
+  const Chart chart{
+      .kind = "roofline",
+      .title = "Roofline",
+      .table = "matrix",
+      .options = Json::Object{
+          {"ceilings", "ceilings"}, {"dtypes", Json::Array{"f32"}}, {"series", "phase"}}};
   const std::string svg = draw_chart(chart, std::vector<Table>{matrix, ceilings});
   std::vector<double> heights =
       numbers(svg, "<text class=\"over\"[^>]* y=\"([0-9.]+)\"[^>]*>(?:matmul|50)");
