@@ -68,7 +68,10 @@ std::string models_of(const StudyReport& report) {
   std::vector<std::string> out;
   for (const Table& table : report.tables) {
     const auto size = table.index_of("size"), vocab = table.index_of("vocab");
-    if (table.name != "cells" || !size) continue;
+    // Where time was short, bytes alone may be known of a model.
+    const bool is_of_models =
+        table.name == "cells" || table.name == "steps" || table.name == "memory";
+    if (!is_of_models || !size) continue;
     for (const auto& row : table.rows) {
       std::string name = row[*size].as_string();
       if (vocab && row[*vocab].is_int()) {
