@@ -142,8 +142,8 @@ TEST(CpuMatmulTest, EmptyResultsAreFine) {
 TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
   struct Sharing {
     Case product;
-    int apart, together;  // threads that do not share rows, and that do
-    std::int64_t panels;
+    int apart, together;  // threads that share nothing, and that share one operand
+    std::int64_t panels;  // of it
   };
   for (const auto& [c, apart, together, panels] :
        {Sharing{{1, 98, 97, 693, false, true}, 1, 5, 1},
@@ -152,15 +152,19 @@ TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
         Sharing{{1, 130, 161, 693, true, false, DType::kBF16}, 1, 8, 1},
         Sharing{{1, 130, 161, 693, false, true, DType::kBF16}, 1, 8, 1},
         Sharing{{1, 1100, 200, 2500, false, true}, 1, 7, 1},
-        Sharing{{1, 3000, 70, 1100, false, true}, 1, 7, 2}}) {
+        Sharing{{1, 3000, 70, 1100, false, true}, 1, 7, 1},
+        Sharing{{1, 1300, 1400, 2500, false, true}, 1, 7, 3},
+        Sharing{{1, 1400, 1300, 2500, true, false}, 1, 7, 2}}) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
     const auto plan_on = [&](int threads) {
       return plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, threads);
     };
     const GemmPlan plan = plan_on(together);
-    ASSERT_TRUE(plan.shares_a);
-    ASSERT_FALSE(plan_on(apart).shares_a);
-    ASSERT_EQ((plan.blocks_m + plan.panel_blocks - 1) / plan.panel_blocks, panels);
+    ASSERT_NE(plan.shares_a, plan.shares_b);
+    ASSERT_FALSE(plan_on(apart).shares_a || plan_on(apart).shares_b);
+    const std::int64_t of_a = (plan.blocks_m + plan.panel_blocks - 1) / plan.panel_blocks;
+    const std::int64_t of_b = (plan.blocks_n + plan.panel_blocks_n - 1) / plan.panel_blocks_n;
+    ASSERT_EQ(plan.shares_a ? of_a : of_b, panels);
     const Sides s = operands(c);
     const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
     const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = apart});
@@ -173,12 +177,12 @@ TEST(CpuMatmulTest, WhoPacksDoesNotMatter) {
 // keep their sums between those of K. What the threads leave is not what a panel before it left.
 TEST(CpuMatmulTest, PanelsOfBothOperandsGiveTheSameBits) {
   for (const Case& c :
-       {Case{1, 130, 1300, 2500, false, true}, Case{1, 2100, 66, 2300, true, false},
-        Case{1, 1100, 1200, 2200, true, true}, Case{1, 90, 1500, 2600, false, true, DType::kBF16},
-        Case{1, 1150, 80, 2100, true, false, DType::kF16}, Case{1, 100, 70, 4500, false, false}}) {
+       {Case{1, 1050, 1100, 4600, false, true}, Case{1, 1100, 1060, 4500, true, false},
+        Case{1, 1050, 1100, 4500, true, true}, Case{1, 1050, 2000, 4500, false, true, DType::kBF16},
+        Case{1, 1150, 1030, 4600, true, false, DType::kF16}}) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
     const GemmPlan plan = plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, 16);
-    ASSERT_TRUE(plan.shares_b);
+    ASSERT_TRUE(plan.shares_a && plan.shares_b);
     ASSERT_TRUE(plan.splits > 1 || plan.panel_blocks_k < plan.blocks_k);
     const Sides s = operands(c);
     const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};

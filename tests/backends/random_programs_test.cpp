@@ -39,6 +39,8 @@ TEST(MoreRandomProgramsTest, EveryLawHoldsAndEveryOpOccurs) {
     if (!op->has_launches() && op->is_variadic()) continue;
     // These ops need a group: tests/session/ranks_test.cpp.
     if (op->find_attr("ranks") != nullptr) continue;
+    // Updates alone have it, without a gradient: tests/exec/muon_test.cpp.
+    if (op->name == "newton_schulz") continue;
     const auto found = shares.with_op.find(op->name);
     const std::int64_t with = found == shares.with_op.end() ? 0 : found->second;
     EXPECT_GE(100 * with, shares.programs) << op->name;

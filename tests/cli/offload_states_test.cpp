@@ -78,9 +78,10 @@ TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
       "--batch 2 --grad-accum-dtype low ";
   const ProgramRun alone = run_tracestep(words_of(step));
   EXPECT_EQ(alone.status, 2);
-  EXPECT_EQ(alone.err,
-            "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; leave it out, "
-            "or give --accumulate of two or more\n");
+  EXPECT_EQ(
+      alone.err,
+      "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; leave it out, "
+      "or give --accumulate of two or more\n");
   const ProgramRun ranks =
       run_tracestep(words_of(step + "--accumulate 2 --precision bf16 --parallel dp=2"));
   EXPECT_EQ(ranks.status, 2);

@@ -339,7 +339,7 @@ TEST_F(OffloadedStepTest, RandomStepsTakeWhatWasPredictedInBothMemories) {
     const Program plain = step_program(spec, *device);
     EXPECT_EQ(total_cost(program).flops, total_cost(plain).flops);
   }
-  EXPECT_GT(streamed, 5);
+  EXPECT_GT(streamed, 2);
 }
 
 }  // namespace

@@ -51,9 +51,9 @@ TEST(CpuPlansTest, WhatThreadsShareIsBounded) {
     EXPECT_LE(plan.kept_sums(), 2 * kMost);
     EXPECT_EQ(plan.shares_a, plan.shared_a_floats() > 0);
     EXPECT_EQ(plan.shares_b, plan.shared_b_floats() > 0);
-    EXPECT_TRUE(plan.shares_a || !plan.shares_b);
-    const bool is_used_twice = plan.blocks_n > 1 || plan.shares_b;  // else nobody would gain
-    EXPECT_TRUE(!plan.shares_a || is_used_twice);
+    // Else nobody would gain.
+    EXPECT_TRUE(!plan.shares_a || plan.blocks_n > 1 || plan.shares_b);
+    EXPECT_TRUE(!plan.shares_b || plan.blocks_m > 1 || plan.shares_a);
     for (const auto& [panel, blocks] : {std::pair{plan.panel_blocks, plan.blocks_m},
                                         {plan.panel_blocks_n, plan.blocks_n},
                                         {plan.panel_blocks_k, plan.blocks_k}}) {
@@ -83,7 +83,7 @@ TEST(CpuPlansTest, ProductsOfTrainingKeepSixteenThreadsBusy) {
         EXPECT_LE(turns * 3, plan.jobs() * 4)
             << m << 'x' << n << 'x' << k << " in " << plan.jobs() << " jobs on " << threads;
         // What is packed twice or more is little beside the multiply-adds.
-        EXPECT_GE(plan.block_m, 64) << m << 'x' << n << 'x' << k;
+        EXPECT_GE(plan.block_m * plan.block_n, 32 * 64) << m << 'x' << n << 'x' << k;
       }
     }
   }
@@ -108,8 +108,12 @@ TEST(CpuPlansTest, SumsOverKAreCutByShape) {
 
 TEST(CpuPlansTest, ManyThreadsShareWhatIsPackedAndTwoDoNot) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const GemmPlan many = plan_gemm(1, 512, 3072, 768, dtype, dtype, 16);
-    EXPECT_TRUE(many.shares_a && many.shares_b);
+    const GemmPlan wide = plan_gemm(1, 512, 3072, 768, dtype, dtype, 16);
+    EXPECT_TRUE(wide.shares_a && !wide.shares_b) << "the smaller one";
+    const GemmPlan tall = plan_gemm(1, 3072, 512, 768, dtype, dtype, 16);
+    EXPECT_TRUE(tall.shares_b && !tall.shares_a) << "the smaller one";
+    const GemmPlan deep = plan_gemm(1, 2048, 2048, 8192, dtype, dtype, 16);
+    EXPECT_TRUE(deep.shares_a && deep.shares_b) << "neither fits whole";
     EXPECT_FALSE(plan_gemm(1, 512, 768, 768, dtype, dtype, 2).shares_a);
     EXPECT_FALSE(plan_gemm(48, 128, 128, 64, dtype, dtype, 16).shares_a);
   }
@@ -119,7 +123,7 @@ TEST(CpuPlansTest, BlocksOfManyThreadsFollowFromTheShape) {
   for (const std::int64_t m : kSizes) {
     for (const std::int64_t n : kSizes) {
       const GemmPlan few = plan_gemm(1, m, n, 768, DType::kF32, DType::kF32, 4);
-      if (!few.shares_b) continue;
+      if (m < 64 || n < 64) continue;
       for (const int threads : {5, 16, 32, 96}) {
         const GemmPlan plan = plan_gemm(1, m, n, 768, DType::kF32, DType::kF32, threads);
         EXPECT_EQ(plan.block_m, few.block_m);

@@ -80,7 +80,8 @@ Runs other_runs() {
   };
   for (const RunField& field : run_fields()) {
     const bool is_entry = some_run().find(field.name) != nullptr;
-    if (!is_entry || field.name == "device" || field.role == FieldRole::kSpeed) continue;
+    const bool is_apart = field.name == "device" || field.name == "optimizer";
+    if (!is_entry || is_apart || field.role == FieldRole::kSpeed) continue;
     TrainOptions options = some_options();
     field.parse("test", other_text(field, options.run))(options.run);
     out.emplace_back(field.name, fingerprint(options, some_content()));
@@ -175,7 +176,8 @@ TEST(FingerprintTest, PartsOfGradientsCountWhereTheirNormClips) {
 
 TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
   const auto runs = other_runs();
-  EXPECT_EQ(runs.size() + runs_of_other_rounding().size(), some_run().size())
+  constexpr std::size_t kOfMuon = 2;  // null beside AdamW; below
+  EXPECT_EQ(runs.size() + runs_of_other_rounding().size() + kOfMuon, some_run().size())
       << "an entry without a case here";
   for (const auto& [key, run] : runs) {
     EXPECT_THAT(difference(some_run(), run), HasSubstr("trained with other ")) << key;
@@ -183,11 +185,24 @@ TEST(FingerprintTest, EveryOptionThatChangesTheBitsIsAnEntryOfItsOwn) {
   }
 }
 
+TEST(FingerprintTest, MuonsOptionsAreEntriesWhereItUpdates) {
+  TrainOptions options = some_options();
+  options.run.optimizer.kind = OptimizerKind::kMuon;
+  const Json muon = fingerprint(options, some_content());
+  TrainOptions other = options;
+  other.run.optimizer.momentum = 0.9;
+  EXPECT_THAT(difference(muon, fingerprint(other, some_content())), HasSubstr("other momentum"));
+  other = options;
+  other.run.optimizer.muon_scale = MuonScale::kOriginal;
+  EXPECT_THAT(difference(muon, fingerprint(other, some_content())), HasSubstr("other muon-scale"));
+  EXPECT_TRUE(some_run().at("momentum").is_null());
+}
+
 TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {
   for (const auto& [key, run] : other_runs()) {
     const Names names{key};
     if (key == "model" || key == "optimizer" || key == "moments" || key == "rounding" ||
-        key == "init" || key == "lora" || key == "freeze") {
+        key == "init" || key == "lora" || key == "freeze" || key == "grad_accum_dtype") {
       EXPECT_THAT(message_of(ErrorCode::kUsage, [&] { check_changes(names); }),
                   HasSubstr(key + " cannot change"));
       continue;

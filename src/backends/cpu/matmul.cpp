@@ -173,16 +173,18 @@ void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after
   }
 }
 
-// The same where b is shared, too: from the K at which the panel begins on to last_k.
+// The same where b is shared: from the K at which the panel begins on to last_k. a is packed in
+// `packed_a` unless it is shared, too.
 template <class P>
 void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std::int64_t last_k,
-                           std::int64_t block, float* c, std::int64_t ldc) {
+                           std::int64_t block, float* packed_a, float* c, std::int64_t ldc) {
   const std::int64_t first_k = std::max(x.first_k, panel.first_k * p.plan.block_k);
   begin_turn<P>(p, x, first_k, last_k);
   while (x.k_begin < last_k) {
-    P::Strips::multiply_packed(x.k_begin > x.first_k, x.m, shared_at<P>(p, panel, block, x.k_begin),
-                               x.n, x.k, shared_columns_at<P>(p, panel, x.j, x.k_begin, x.k), c,
-                               ldc);
+    if (!p.plan.shares_a) pack_some<P>(p, x, 0, x.m, packed_a);
+    const float* a = p.plan.shares_a ? shared_at<P>(p, panel, block, x.k_begin) : packed_a;
+    P::Strips::multiply_packed(x.k_begin > x.first_k, x.m, a, x.n, x.k,
+                               shared_columns_at<P>(p, panel, x.j, x.k_begin, x.k), c, ldc);
     begin_turn<P>(p, x, x.k_begin + x.k, last_k);
   }
 }
@@ -258,9 +260,11 @@ struct Job {
 };
 
 Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
-  // Blocks of one column panel are neighbours: they read the same part of b.
-  const std::int64_t bm = number % panel.blocks_m;
-  const std::int64_t bn = number / panel.blocks_m % panel.blocks_n;
+  // Blocks of one column panel are neighbours: they read the same part of b. Where a alone is
+  // shared, those of the same rows are.
+  const bool by_rows = plan.shares_a && !plan.shares_b;
+  const std::int64_t bm = (by_rows ? number / panel.blocks_n : number) % panel.blocks_m;
+  const std::int64_t bn = (by_rows ? number : number / panel.blocks_m) % panel.blocks_n;
   const std::int64_t split = number / (panel.blocks_m * panel.blocks_n) % plan.splits;
   const std::int64_t batch = number / (panel.blocks_m * panel.blocks_n * plan.splits);
   const std::int64_t i = (panel.first_m + bm) * plan.block_m;
@@ -296,7 +300,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   }
   if (plan.shares_b) {
     with_packing(p, [&]<class P>(P) {
-      multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, c, ldc);
+      multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, block + plan.result_block, c,
+                               ldc);
     });
   } else {
     float* strip = block + plan.result_block;
@@ -315,9 +320,9 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
 // the panel before had it, too.
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
-  if (plan.shares_a) {
+  if (plan.shares_a || plan.shares_b) {
     const std::int64_t groups = ceil_div(plan.block_m, kPackedTogether);
-    const std::int64_t of_a = panel.blocks_m * panel.blocks_k * groups;
+    const std::int64_t of_a = plan.shares_a ? panel.blocks_m * panel.blocks_k * groups : 0;
     const std::int64_t columns =
         std::min(panel.blocks_n * plan.block_n, plan.n - panel.first_n * plan.block_n);
     const std::int64_t of_b = packs_b ? ceil_div(columns, kPackedTogether) * panel.blocks_k : 0;

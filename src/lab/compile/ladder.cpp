@@ -64,7 +64,10 @@ constexpr Rung kRungs[] = {
     {"dependent", "kernels of the graph are launched before those in front have ended",
      [](RunSpec& run) { run.launch_order = LaunchOrder::kDependent; }},
     {"lanes", "updates of a layer run beside the backward of those below",
-     [](RunSpec& run) { add_pass(run, "update_beside"); }},
+     [](RunSpec& run) {
+       add_pass(run, "update_beside");
+       add_pass(run, "stream_states");  // of states in the host's memory alone
+     }},
 };
 
 std::optional<RungEffect> effect_of(const CellResult& below, const CellResult& here) {
