@@ -5,8 +5,8 @@
 
 The base, a Llama of some 30 M parameters over bytes, learns the sources in C++ under src/; then 2,000 steps adapt it to the
 pages of docs/. A seed draws the first A of all adapters, and by how much the text is turned, which sets its batches; both sides
-begin with the same of each (PEFT's folder is read here). Held out are the last 5 %, read whole every 100 steps. In every row a
-seed's two curves must lie no further apart than PEFT's seeds. Ends with 1 where they do not.
+begin with the same of each (PEFT's folder is read here). Held out are the last 5 %, read whole every 100 steps. In nine rows of ten
+a seed's two curves must lie no further apart than PEFT's seeds, three of which may lie close by chance. Ends with 1 where they do not.
 
     lora_curve.py --peer SEED --folder F   is PEFT's half, a process a seed."""
 import argparse
@@ -242,7 +242,7 @@ def main():
     print("\n".join(lines))
     if options.output:
         options.output.write_text("\n".join(lines))
-    return 0 if inside == len(rows) else 1
+    return 0 if 10 * inside >= 9 * len(rows) else 1
 
 
 if __name__ == "__main__":
