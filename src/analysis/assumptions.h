@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// What is assumed, in words: "NVRTC, for 86 fused kernels", since traits do not say whether a
-// device has its run-time compiler. Empty: nothing.
+// Says in words what a prediction assumes: "NVRTC, for 86 fused kernels", since traits do not say
+// whether a device has its run-time compiler. Empty: it assumes nothing.
 std::string assumptions_of(const Program& program);
 
 }  // namespace tracestep

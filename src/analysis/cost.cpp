@@ -69,7 +69,7 @@ bool is_product(const Node& node) {
          node.op->kernel_class == KernelClass::kAttention;
 }
 
-// What an update multiplies (Muon's) is none of the model's.
+// Products of updates (Muon's) do not count: they are none of the model's.
 std::int64_t gemm_flops(const Program& program) {
   std::int64_t total = 0;
   for (const Node& node : program.nodes) {

@@ -139,7 +139,7 @@ class Places {
     return count == program_.type(value).count();
   }
 
-  // Of other values that fit, the one that is there the longest.
+  // Places, of other values that fit into a copy, the one that lives the longest.
   void place_others() {
     std::map<std::int64_t, std::vector<ValueId>> by_count;
     for (ValueId id = 0; at(id) < program_.values.size(); ++id) {

@@ -10,9 +10,9 @@
 namespace tracestep {
 
 // How the packed matrix product is divided into blocks, which threads take one after the other.
-// Results depend bitwise on `block_k` and `splits`, which follow from the shape alone. Where many
-// threads share what is packed of both operands, blocks depend on that too; fewer threads pack for
-// themselves, in blocks that keep all of them busy.
+// Results depend bitwise on `block_k` and `splits`, which follow from the shape alone. From
+// four threads on they share the smaller operand packed, or both where that does not fit; fewer
+// threads pack for themselves, in blocks that keep all of them busy.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
@@ -27,8 +27,9 @@ struct GemmPlan {
   // time. False: each block packs its part of a itself, one chunk of K at a time.
   bool shares_a = false;
   std::int64_t panel_blocks = 0;
-  // Whether b is packed once for all blocks as well. Then all threads pack, and multiply, one panel
-  // after the other: panel_blocks x panel_blocks_n blocks of the result, over so many blocks of K.
+  // True: b is packed once for all blocks, alone or as well as a. Then all threads pack, and
+  // multiply, one panel after the other: panel_blocks x panel_blocks_n blocks of the result, over
+  // panel_blocks_k blocks of K.
   bool shares_b = false;
   std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
 

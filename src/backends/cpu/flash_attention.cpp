@@ -165,8 +165,8 @@ void finish_rows(const Forward& f, const Scratch& s, float* rows, std::int64_t h
 }
 
 #if HWY_TARGET == HWY_AVX3
-// The same by tiles of bfloat16. Results stand transposed, [width, kPanel], so that weights are
-// multiplied as they stand: a tile of queries is one panel.
+// Tiles of bfloat16 compute the same with these sizes. Results stand transposed, [width, kPanel],
+// so that weights are multiplied as they stand: a tile of queries is one panel.
 constexpr std::int64_t kTiledKeys = 64;
 static_assert(kMostQueries == kPanel && kTiledKeys <= kKeyTile);
 

@@ -105,8 +105,8 @@ void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t 
                             packed + row * P::Strips::steps(x.k));
 }
 
-// What all threads work on at a time: blocks of rows by blocks of columns of the result, over some
-// blocks of K.
+// All threads work on one panel at a time: blocks of rows by blocks of columns of the result, over
+// some blocks of K.
 struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
@@ -127,7 +127,8 @@ float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std
          turn_of<P>(p, panel, k_begin) * plan.packed_a();
 }
 
-// The same of columns j.. of b, k of K, where a column of the panel is j.
+// Returns where the packed columns of b from j on begin, for k of K from k_begin; j lies within the
+// panel.
 template <class P>
 float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
                          std::int64_t k_begin, std::int64_t k) {
