@@ -118,8 +118,12 @@ void set_communication(CellResult& out) {
   out.exposed_ms = std::max(0.0, out.device_span_ms - (out.device_busy_ms - *out.communication_ms));
 }
 
+// No more steps are recorded than were timed: one who asks for one long step does not wait for
+// four.
 void record_steps(Measurement& measurement, CellResult& out) {
-  measurement.record(out.spec.protocol.recorded_steps, [&](const StepTimes& t, const Recorder& r) {
+  const int timed = static_cast<int>(std::ssize(out.samples_ms));
+  const int steps = std::min(out.spec.protocol.recorded_steps, timed);
+  measurement.record(steps, [&](const StepTimes& t, const Recorder& r) {
     out.recorded.push_back({measurement.span_ns(), t.end_ns - t.start_ns, r.spans()});
     out.memory_events = r.memory_events();
   });
