@@ -138,15 +138,18 @@ TEST_F(CudaGpuTest, HostMemoryIsReachedLikeTheDevicesOwn) {
     EXPECT_EQ(train_some(*device, spec, 3), plain) << guarded;
     EXPECT_EQ(device->host_bytes(), 0);
     EXPECT_EQ(device->allocator().stats().requested_bytes, before);
-    std::vector<std::byte> bytes(9 * kMiB, std::byte{7}), back(bytes.size());
-    void* data = device->host_allocator().allocate(std::ssize(bytes), {});
-    device->copy_in(data, bytes.data(), std::ssize(bytes));
-    device->copy_out(back.data(), data, std::ssize(bytes));
-    EXPECT_EQ(back, bytes);
-    device->zero(data, std::ssize(bytes));
-    device->copy_out(back.data(), data, std::ssize(bytes));
-    EXPECT_EQ(back, std::vector<std::byte>(bytes.size()));
-    device->host_allocator().free(data);
+    for (const std::int64_t size : {9 * kMiB, 70 * kMiB}) {  // the driver's pages, and our own
+      std::vector<std::byte> bytes(static_cast<std::size_t>(size), std::byte{7});
+      std::vector<std::byte> back(bytes.size());
+      void* data = device->host_allocator().allocate(size, {});
+      device->copy_in(data, bytes.data(), size);
+      device->copy_out(back.data(), data, size);
+      EXPECT_TRUE(back == bytes) << size;
+      device->zero(data, size);
+      device->copy_out(back.data(), data, size);
+      EXPECT_TRUE(back == std::vector<std::byte>(bytes.size())) << size;
+      device->host_allocator().free(data);
+    }
   }
 }
 

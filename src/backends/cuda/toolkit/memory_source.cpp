@@ -1,7 +1,11 @@
 #include "backends/cuda/toolkit/memory_source.h"
 
+#include <sys/mman.h>
+
 #include "backends/cuda/toolkit/check.h"
 #include "backends/cuda/toolkit/waits.h"
+#include "base/host_memory.h"
+#include "base/shares.h"
 #include "runtime/host_wait.h"
 
 namespace tracestep::cuda {
@@ -18,6 +22,34 @@ void* address_or_null(cudaError_t status, void* address, const char* call) {
   }
   check(status, call);
   return address;
+}
+
+// Blocks of the host's memory from this size on are touched by all threads.
+constexpr std::int64_t kLargeHostBytes = std::int64_t{16} << 20;
+
+// Touched and locked pages that kernels read at the same address; nullptr: not to be had.
+void* locked_pages(std::int64_t bytes) {
+  // The system ends a process that touches more than there is; the driver refuses.
+  if (bytes > available_memory().value_or(0)) return nullptr;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* const pages =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return nullptr;
+  ::madvise(pages, size, MADV_HUGEPAGE);  // a wish: small pages do as well
+  constexpr std::int64_t kPage = 4096;
+  in_shares(bytes / kPage, 2, [pages](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      static_cast<volatile char*>(pages)[i * kPage] = 0;
+    }
+  });
+  void* seen = nullptr;
+  if (cudaHostRegister(pages, size, cudaHostRegisterMapped) == cudaSuccess) {
+    if (cudaHostGetDevicePointer(&seen, pages, 0) == cudaSuccess && seen == pages) return pages;
+    cudaHostUnregister(pages);
+  }
+  cudaGetLastError();
+  ::munmap(pages, size);
+  return nullptr;
 }
 
 }  // namespace
@@ -57,18 +89,25 @@ void DeviceMemory::copy_out(void* host, const void* address, std::int64_t bytes)
 
 void* HostMemory::map(std::int64_t bytes) {
   gate_.open();
-  void* address = nullptr;
+  void* address = bytes >= kLargeHostBytes ? locked_pages(bytes) : nullptr;
+  if (address != nullptr) return *locked_here_.insert(address).first;
   const cudaError_t status =
       cudaHostAlloc(&address, static_cast<std::size_t>(bytes), cudaHostAllocMapped);
   return address_or_null(status, address, "cudaHostAlloc");
 }
 
-void HostMemory::unmap(void* address, std::int64_t) {
+void HostMemory::unmap(void* address, std::int64_t bytes) {
   gate_.open();
   const HostWait wait(kToFree);
   cudaDeviceSynchronize();  // kernels may still write to it; unlike cudaFree, cudaFreeHost need not
                             // wait
-  cudaFreeHost(address);    // errors are ignored: the device may be lost
+  // Errors are ignored: the device may be lost.
+  if (locked_here_.erase(address) == 0) {
+    cudaFreeHost(address);
+    return;
+  }
+  cudaHostUnregister(address);
+  ::munmap(address, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace tracestep::cuda

@@ -2,6 +2,8 @@
 // and page-locked memory of the host, which has the same address on both sides.
 #pragma once
 
+#include <set>
+
 #include "backends/cuda/toolkit/gate.h"
 #include "runtime/allocator.h"
 
@@ -29,9 +31,14 @@ class HostMemory final : public DeviceMemory {
  public:
   using DeviceMemory::DeviceMemory;
   bool is_of_host() const override { return true; }
-  // Allocates page-locked memory; nullptr when the host has no more of it.
+  // Allocates page-locked memory; nullptr when the host has no more of it. Large blocks are pages
+  // that all hardware threads touch and that are locked then: the driver's own call touches them on
+  // one thread, about a second for each GiB.
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
+
+ private:
+  std::set<void*> locked_here_;  // the large blocks
 };
 
 }  // namespace tracestep::cuda
