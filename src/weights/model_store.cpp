@@ -204,7 +204,8 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
   std::erase_if(names, [&](const std::string& name) {
     const bool is_plain = !is_part_of_nf4(name) && weight_of_codes(name).empty();
-    return is_plain && fill_there && fill_there(name, initial_of(name, to.type(name).shape, is_tied));
+    return is_plain && fill_there &&
+           fill_there(name, initial_of(name, to.type(name).shape, is_tied));
   });
   std::int64_t largest = 0;
   for (const std::string& name : names) {

@@ -195,6 +195,7 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
   }
   bool fill_uniform(void* data, DType dtype, std::int64_t count,
                     const UniformValues& values) override {
+    const CurrentGpu current(context_.device);  // the thread may have made another rank's device
     return cuda::fill_uniform(context_, data, count, dtype, values);
   }
   void synchronize() override {

@@ -303,9 +303,8 @@ HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view 
     case DType::kF32: fill(out.as<float>(), [](double x) { return static_cast<float>(x); }); break;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
-      each(std::span(out.bytes), [&](std::uint64_t index) {
-        return static_cast<std::byte>(rng.below(index, kFinite8));
-      });
+      each(std::span(out.bytes),
+           [&](std::uint64_t index) { return static_cast<std::byte>(rng.below(index, kFinite8)); });
       break;
     case DType::kI64: count(out.as<std::int64_t>()); break;
     case DType::kI32: count(out.as<std::int32_t>()); break;
