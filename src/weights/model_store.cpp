@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -19,6 +20,7 @@
 #include "passes/loss_scaling.h"
 #include "run/adapters.h"
 #include "runtime/processes.h"
+#include "runtime/value_filler.h"
 #include "spec/fields.h"
 #include "spec/parse_words.h"
 #include "tokens/tokenizer.h"
@@ -87,16 +89,20 @@ void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
   }
 }
 
-// Four values from one draw, uniform with the variance of the initial values.
+// Uniform values with the variance of the initial ones, four from one draw.
+UniformValues uniform_like(const Initial& initial, std::uint64_t seed, std::string_view name) {
+  return {seed, stream_hash(name), initial.sigma * std::sqrt(12.0) * 0x1p-32};
+}
+
 void fill_range_uniform(const Values& out, const Initial& initial, std::uint64_t seed,
                         std::string_view name, std::int64_t begin, std::int64_t end) {
-  const CounterRng rng(seed, name);
-  const double width = initial.sigma * std::sqrt(12.0) * 0x1p-32;
+  const UniformValues values = uniform_like(initial, seed, name);
   Uint32x4 draw{};
   for (std::int64_t i = begin; i < end; ++i) {
-    if (i == begin || i % 4 == 0) draw = rng.at(static_cast<std::uint64_t>(i / 4));
-    const double centred = static_cast<double>(draw[static_cast<std::size_t>(i % 4)]) - 0x1p31;
-    store_value(out, i, initial.sigma > 0.0 ? width * centred : initial.constant);
+    if (i == begin || i % 4 == 0) draw = words_of(values, static_cast<std::uint64_t>(i / 4));
+    store_value(out, i,
+                initial.sigma > 0.0 ? value_of(values, draw[static_cast<std::size_t>(i % 4)])
+                                    : initial.constant);
   }
 }
 
@@ -187,11 +193,20 @@ void initialize_states(Store& store) {
 
 namespace {
 
-void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
+// Sets a whole parameter without the host's help, where that is possible; false: it is not.
+using FillThere = std::function<bool(const std::string& name, const Initial& initial)>;
+
+void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,
+                     const FillThere& fill_there = {}) {
   if (!to.computes()) return;
   initialize_states(to);
-  const std::vector<std::string> names = to.weights();
+  std::vector<std::string> names = to.weights();
   const bool is_tied = std::ranges::find(names, kHeadWeight) == names.end();
+  std::erase_if(names, [&](const std::string& name) {
+    const bool is_plain = !is_part_of_nf4(name) && weight_of_codes(name).empty();
+    return is_plain && fill_there &&
+           fill_there(name, initial_of(name, to.type(name).shape, is_tied));
+  });
   std::int64_t largest = 0;
   for (const std::string& name : names) {
     // The weight in float32 that codes are made from.
@@ -219,6 +234,30 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed) {
   }
 }
 
+// Fills a parameter and its narrow copy in the memory of a device that can do so.
+bool fill_on(ValueFiller& filler, const Store& store, const std::string& name,
+             const Initial& initial, std::uint64_t seed) {
+  if (initial.sigma <= 0.0) return false;
+  const UniformValues values = uniform_like(initial, seed, name);
+  for (const std::string& held : {name, shadow_name(name)}) {
+    const Store::Entry* entry = store.find(held);
+    if (entry == nullptr) continue;
+    const bool is_there = entry->memory == Memory::kDevice;
+    const auto [dtype, shape] = entry->type;
+    if (!is_there || !filler.fill_uniform(entry->data, dtype, shape.product(), values)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Codes of weights are made anew, as behind Store::set().
+void forget_codes(Store& store) {
+  for (const std::string& name : store.names(LeafKind::kState)) {
+    if (name.starts_with(kFoundPrefix)) store.zero(name);
+  }
+}
+
 }  // namespace
 
 void initialize_tensor(const WholeTensors& to, const std::string& name, std::uint64_t seed) {
@@ -238,7 +277,16 @@ void initialize_parameters(Store& store, std::uint64_t seed) {
 }
 
 void initialize_for_timing(Store& store, std::uint64_t seed) {
-  fill_parameters(fill_range_uniform, WholeTensors(store), seed);
+  FillThere fill_there;
+  if (auto* filler = dynamic_cast<ValueFiller*>(&store.device()); filler != nullptr) {
+    fill_there = [&store, filler, seed](const std::string& name, const Initial& initial) {
+      return fill_on(*filler, store, name, initial, seed);
+    };
+  }
+  fill_parameters(fill_range_uniform, WholeTensors(store), seed, fill_there);
+  if (!fill_there || !store.device().computes()) return;
+  forget_codes(store);
+  store.device().synchronize();  // no step's time is that of values before it
 }
 
 namespace {

@@ -21,7 +21,8 @@ namespace tracestep {
 void initialize_parameters(Store& store, std::uint64_t seed);
 
 // A faster initialisation for measurements, which make many models: uniform values with the same
-// mean and variance, which also depend only on (seed, tensor name, index).
+// mean and variance, which also depend only on (seed, tensor name, index). Devices that can make
+// them in their own memory (runtime/value_filler.h) do, with the same bits.
 void initialize_for_timing(Store& store, std::uint64_t seed);
 
 // Sets the states that do not start at zero, which is the loss scale if there is one.

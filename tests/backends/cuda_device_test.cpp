@@ -7,6 +7,7 @@
 
 #include <cstdio>
 
+#include "backends/cpu/cpu_device.h"
 #include "exec/compiled.h"
 #include "exec/eager.h"
 #include "ops/functions.h"
@@ -201,6 +202,26 @@ TEST_F(CudaGpuTest, TheSameSeedGivesTheSameBits) {
       spec.ops = ops;
       const auto first = make_cuda_device(), second = make_cuda_device({.guarded = true});
       EXPECT_EQ(train_some(*first, spec, 8), train_some(*second, spec, 8)) << precision;
+    }
+  }
+}
+
+TEST_F(CudaGpuTest, ValuesThatItMakesItselfHaveTheBitsOfTheHosts) {
+  for (const char* precision : {"fp32", "bf16", "fp16", "bf16-pure"}) {
+    RunSpec spec = small_step();
+    spec.precision = parse_precision("test", precision);
+    spec.executor = ExecutorKind::kCompiled;  // which keeps narrow copies
+    const auto gpu = make_cuda_device(), cpu = make_cpu_device({.threads = 1});
+    Store there(*gpu), here(*cpu);
+    const Program program = step_program(spec, *gpu);
+    there.bind(program);
+    here.bind(program);
+    initialize_for_timing(there, 7);
+    initialize_for_timing(here, 7);
+    for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
+      for (const std::string& name : here.names(kind)) {
+        EXPECT_EQ(there.get(name).bytes, here.get(name).bytes) << precision << ", " << name;
+      }
     }
   }
 }

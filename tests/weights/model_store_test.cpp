@@ -7,7 +7,11 @@
 #include "backends/cpu/cpu_device.h"
 #include "nn/transformer.h"
 #include "ops/functions.h"
+#include "runtime/value_filler.h"
+#include "spec/parse_words.h"
+#include "spec/step_program.h"
 #include "support/host_values.h"
+#include "support/wrapped_device.h"
 
 namespace tracestep {
 namespace {
@@ -58,6 +62,62 @@ TEST_P(ModelStoreTest, AValueDependsOnTheSeedAndTheNameAlone) {
   EXPECT_EQ(first, again);
   EXPECT_NE(first.at("lm_head.weight"), other.at("lm_head.weight"));
   EXPECT_NE(first.at("layers.0.attn.q_proj.weight"), first.at("layers.0.attn.k_proj.weight"));
+}
+
+// A device that makes values in its own memory, as a GPU does.
+class FillingDevice final : public testing::WrappedDevice, public ValueFiller {
+ public:
+  FillingDevice() : WrappedDevice(make_cpu_device({.threads = 1})) {}
+  bool fill_uniform(void* data, DType dtype, std::int64_t count,
+                    const UniformValues& values) override {
+    if (dtype != DType::kF32 && dtype != DType::kBF16) return false;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Uint32x4 words = words_of(values, static_cast<std::uint64_t>(i / 4));
+      const auto x = static_cast<float>(value_of(values, words[static_cast<std::size_t>(i % 4)]));
+      if (dtype == DType::kF32) static_cast<float*>(data)[i] = x;
+      if (dtype == DType::kBF16) static_cast<BF16*>(data)[i] = to_bf16(x);
+    }
+    filled += count;
+    return true;
+  }
+  std::int64_t filled = 0;
+};
+
+// Every parameter and state of a store, by name, as bytes.
+std::map<std::string, std::vector<std::byte>> bytes_of(const Store& store) {
+  std::map<std::string, std::vector<std::byte>> out;
+  for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
+    for (const std::string& name : store.names(kind)) out[name] = store.get(name).bytes;
+  }
+  return out;
+}
+
+// Matrices are made there, with their narrow copies; norms and biases are copied as elsewhere.
+TEST(TimedValuesTest, ADeviceThatMakesValuesItselfHoldsTheBitsOfTheHosts) {
+  ops::register_all();
+  RunSpec spec;
+  spec.model = {.vocab = 101, .d_model = 64, .d_ff = 136, .layers = 2, .heads = 2};
+  spec.shape = {.batch = 2, .context = 16};
+  spec.mode = Mode::kStep;
+  spec.executor = ExecutorKind::kCompiled;  // which keeps narrow copies
+  std::size_t narrow_copies = 0;
+  for (const char* precision : {"fp32", "bf16", "bf16-pure", "fp16"}) {
+    spec.precision = parse_precision("test", precision);
+    FillingDevice filling;
+    const auto plain = make_cpu_device({.threads = 1});
+    Store there(filling), here(*plain);
+    there.bind(step_program(spec, filling));
+    here.bind(step_program(spec, *plain));
+    initialize_for_timing(there, 7);
+    initialize_for_timing(here, 7);
+    const auto expected = bytes_of(here);
+    EXPECT_EQ(bytes_of(there), expected) << precision;
+    EXPECT_GT(filling.filled, 90'000) << precision;
+    for (const std::string& name : here.names(LeafKind::kParameter)) {
+      narrow_copies += expected.contains(shadow_name(name)) ? 1 : 0;
+    }
+  }
+  EXPECT_GT(narrow_copies, 0);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/fused.h"
+#include "backends/cuda/maps/random_fill.h"
 #include "backends/cuda/products/gemm.h"
 #include "backends/cuda/toolkit/check.h"
 #include "backends/cuda/toolkit/cublaslt.h"
@@ -32,6 +33,7 @@
 #include "planning/needs.h"
 #include "runtime/collective_kernels.h"
 #include "runtime/energy_counter.h"
+#include "runtime/value_filler.h"
 
 namespace tracestep {
 namespace {
@@ -120,7 +122,7 @@ class DependentLaunches {
   cuda::CudaStream* const streams_[2];
 };
 
-class CudaDevice final : public Device, public EnergyCounter {
+class CudaDevice final : public Device, public EnergyCounter, public ValueFiller {
  public:
   explicit CudaDevice(const CudaOptions& options)
       : properties_(open_device(options.index)),
@@ -190,6 +192,11 @@ class CudaDevice final : public Device, public EnergyCounter {
   void zero(void* device, std::int64_t bytes) override {
     if (bytes == 0) return;
     TRACESTEP_CUDA(cudaMemsetAsync(device, 0, static_cast<std::size_t>(bytes), stream_.handle()));
+  }
+  bool fill_uniform(void* data, DType dtype, std::int64_t count,
+                    const UniformValues& values) override {
+    const CurrentGpu current(context_.device);  // the thread may have made another rank's device
+    return cuda::fill_uniform(context_, data, count, dtype, values);
   }
   void synchronize() override {
     cuda::wait_for(stream_.handle());

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
+#include "base/shares.h"
 #include "base/units.h"
 #include "lab/measure/rounds.h"
 #include "lab/measure/sampling.h"
@@ -275,14 +276,21 @@ HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view 
                          std::int64_t below) {
   const CounterRng rng(seed, name);
   HostTensor out = HostTensor::zeros(type.dtype, type.shape);
-  std::uint64_t index = 0;
+  // Billions of values are made by all threads, as a value depends on its index alone.
+  const auto each = [](auto values, auto&& value) {
+    in_shares(std::ssize(values), 1 << 16, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        values[static_cast<std::size_t>(i)] = value(static_cast<std::uint64_t>(i));
+      }
+    });
+  };
   const auto fill = [&](auto values, auto&& convert) {
-    for (auto& x : values) x = convert(2 * rng.uniform(index++) - 1);
+    each(values, [&](std::uint64_t index) { return convert(2 * rng.uniform(index) - 1); });
   };
   const auto count = [&]<class T>(std::span<T> values) {
-    for (T& x : values) {
-      x = static_cast<T>(rng.below(index++, static_cast<std::uint64_t>(below)));
-    }
+    each(values, [&](std::uint64_t index) {
+      return static_cast<T>(rng.below(index, static_cast<std::uint64_t>(below)));
+    });
   };
   switch (type.dtype) {
     case DType::kF64: fill(out.as<double>(), [](double x) { return x; }); break;
@@ -295,7 +303,8 @@ HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view 
     case DType::kF32: fill(out.as<float>(), [](double x) { return static_cast<float>(x); }); break;
     case DType::kF8E4M3:
     case DType::kF8E5M2:
-      for (std::byte& x : out.bytes) x = static_cast<std::byte>(rng.below(index++, kFinite8));
+      each(std::span(out.bytes),
+           [&](std::uint64_t index) { return static_cast<std::byte>(rng.below(index, kFinite8)); });
       break;
     case DType::kI64: count(out.as<std::int64_t>()); break;
     case DType::kI32: count(out.as<std::int32_t>()); break;

@@ -83,7 +83,7 @@ std::vector<Evidence::Row> cells_behind(const Evidence& evidence, const Evidence
     const Json* key = timed.peek("cell");
     const bool is_one =
         cell != nullptr && key != nullptr &&
-        (*cell == *key ||
+        (key_of_step(*cell) == *key ||
          (cell->is_array() && std::ranges::find(cell->items(), *key) != cell->items().end()));
     const bool is_labelled =
         at != std::string::npos && timed.text_or("label", "") == row.table().substr(at + 1);
@@ -118,6 +118,26 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
   } catch (const Unsupported&) {  // what is no time
     return kUnknown;
   }
+}
+
+// The noise of shares of a step's time, where a row's only times that were read are shares above
+// three fifths: with a part s of the step and the others 1 - s, each of which the noise may move by
+// as much as the step, s moves by twice 1 - s of that. nullopt: others were read as well.
+std::optional<double> noise_of_shares(const Table& table, const RowRef& ref, double of_step) {
+  static const std::set<std::string> kShares = {"share_percent", "top_percent", "products_percent"};
+  constexpr double kLeastShare = 60;  // percent; smaller ones may not stay the largest
+  std::optional<double> out;
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    const Column& column = table.columns[i];
+    const Json& cell = table.rows[ref.row][i];
+    const bool was_read = std::ranges::find(ref.columns, column.name) != ref.columns.end();
+    if (!was_read || cell.is_null() || timing_of(column) == Timing::kNone) continue;
+    const bool is_large =
+        kShares.contains(column.name) && cell.is_number() && cell.as_double() >= kLeastShare;
+    if (!is_large) return std::nullopt;
+    out = std::max(out.value_or(0), 2 * (1 - cell.as_double() / 100) * of_step);
+  }
+  return out;
 }
 
 Standing standing_of(std::string_view verdict) {
@@ -341,6 +361,15 @@ std::vector<Answer> answer_all(std::span<const Question> questions, std::span<co
   return out;
 }
 
+Json key_of_step(const Json& cell) {
+  if (!cell.is_object() || cell.find("warmup_study") == nullptr) return cell;
+  Json out = Json::object();
+  for (const auto& [name, value] : cell.members()) {
+    if (name != "warmup_study") out[name] = value;
+  }
+  return out;
+}
+
 std::string_view name_of(Standing standing) {
   return word_of<Standing::kInvalid>(
       standing, {"sound", "not judged", "single sample", "interrupted", "noisy", "impossible"});
@@ -353,8 +382,12 @@ Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows
   for (const RowRef& ref : rows) {
     const ReadRow row = read_row(*std::ranges::find(tables, ref.table, &Table::name), ref);
     const std::string verdict = row.verdict.value_or("ok");
-    const bool is_small =
-        is_of_noise(verdict) && noise_of(tables, ref) + kRounding < least_difference;
+    const auto noise = [&] {
+      const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+      const double of_step = noise_of(tables, ref);
+      return noise_of_shares(table, ref, of_step).value_or(of_step);
+    };
+    const bool is_small = is_of_noise(verdict) && noise() + kRounding < least_difference;
     const Standing judged = is_small ? Standing::kSound : standing_of(verdict);
     out = std::max(out, row.others);
     if (row.timing == Timing::kSingle) out = std::max(out, Standing::kSingle);

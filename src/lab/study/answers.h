@@ -26,9 +26,13 @@ std::string_view name_of(Standing standing);
 // verdict on times does not count against bytes and counts of the same row (is_of_label()). Times
 // in a table without verdicts have the standing of the rows whose verdicts were read beside them. A
 // doubt that is only about noise counts if the row's own noise, half the 95 % interval of its
-// median over the median, reaches `least_difference`; with 0 it always counts.
+// median over the median, reaches `least_difference`; with 0 it always counts. A row of which only
+// large shares of a step's time were read has less noise than the step (docs/study.md).
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,
                      double least_difference = 0);
+
+// The parameters of the step that a cell is about: all but those of a start's warm-up.
+Json key_of_step(const Json& cell);
 
 // A question with the page that answers it.
 struct Question {

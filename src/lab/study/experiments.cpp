@@ -25,7 +25,7 @@ std::vector<StepCells> step_cells() {
   return {
       // Forward, backward and a step; the same in bfloat16; a step in primitive ops, and compiled.
       {"", Of::kModels, kAll, {.modes = {kForward, kBoth, kStep}}},
-      {"", Of::kPrecise, kAll, {.modes = {kBoth}, .precisions = {in_fp32, in_bf16}}},
+      {"", Of::kPrecise, kAll, {.modes = {kBoth, kForward}, .precisions = {in_fp32, in_bf16}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .ops = {in_parts}}},
       {"", Of::kCompiled, kAll, {.modes = {kStep}, .executors = {kCompiled}}},
       {"time", Of::kModels, kAll, {.modes = {kStep, kBoth, kForward, kInference}}, 1},
@@ -88,6 +88,7 @@ const std::vector<Experiment>& all_experiments() {
       {"bytes of steps, larger models", 0.03, 0.04, other_memory_part, "memory"},
       {"kernels of steps", 0.13, 0.12, profile_part,
        "passes, clocks, launch_check, attention@, kinds@"},
+      {"more rounds of unsure steps", 0.05, 0.03, more_rounds_part},
       {"review", 0, 0, review_part}};
   return all;
 }

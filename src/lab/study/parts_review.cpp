@@ -1,11 +1,15 @@
-// The last part of the study: the validity checker's verdicts on its times, and comparisons with
-// published tables.
+// The last parts of the study: more rounds of the steps whose noise marks answers, the validity
+// checker's verdicts on all times, and comparisons with published tables.
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "lab/attention/tables.h"
+#include "lab/measure/sampling.h"
+#include "lab/measure/statistics.h"
 #include "lab/report/columns.h"
 #include "lab/report/known_columns.h"
 #include "lab/study/study.h"
@@ -24,7 +28,7 @@ std::vector<std::string> steps_of(const StudyContext& context, const Table& tabl
   if (table.name == "ladder") return {canonical_text(key_of(runs_in(context, "ladder")[row]))};
   const Json& key = table.rows[row][*at];
   std::vector<std::string> out;
-  if (key.is_object()) out.push_back(canonical_text(key));
+  if (key.is_object()) out.push_back(canonical_text(key_of_step(key)));
   if (!key.is_array()) return out;
   for (const Json& one : key.items()) {
     if (one.is_object()) out.push_back(canonical_text(one));
@@ -125,7 +129,11 @@ void set_verdicts(StudyContext& context, const std::map<std::string, std::string
 
 }  // namespace
 
-void review_part(StudyContext& context) {
+namespace {
+
+// Adds the sections made from all gathered cells, with their verdicts. Returns the rows that were
+// judged.
+std::vector<ResultRow> add_judged_sections(StudyContext& context) {
   add_step_sections(context);
   add_compile_section(context);
   add_memory_sections(context);
@@ -143,8 +151,155 @@ void review_part(StudyContext& context) {
   set_verdicts(context, by_step);
   if (!rows.empty())
     context.sections.push_back(validity_section(context, rows, verdicts, summaries));
+  return rows;
+}
+
+}  // namespace
+
+namespace {
+
+// The report as the results are now, which leaves the sections as they are.
+StudyReport report_so_far(StudyContext& context) {
+  std::vector<StudySection> gathered = context.sections;
+  add_judged_sections(context);
+  return with_answers(in_reading_order(std::exchange(context.sections, std::move(gathered))));
+}
+
+// The steps that a row is about, by its cell or by the label behind the "@" of its table's name.
+std::vector<std::string> steps_behind(const StudyContext& context, std::span<const Table> tables,
+                                      const RowRef& ref) {
+  const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
+  std::vector<std::string> out = steps_of(context, table, ref.row);
+  const std::size_t at = ref.table.find('@');
+  for (const auto& [key, cell] : context.steps) {
+    if (at == std::string::npos || label_of(cell.spec) != ref.table.substr(at + 1)) continue;
+    out.push_back(canonical_text(key_of(cell.spec)));
+  }
+  return out;
+}
+
+// A step that is visited again, and how often.
+struct Again {
+  CellResult* cell = nullptr;
+  int visits = 0;
+  double seconds = 0;  // of a visit
+};
+
+int visits_of(const CellResult& cell) {
+  return std::max(1, static_cast<int>(cell.visits.size()));
+}
+
+// How many visits of a step narrow the interval of its median: the interval of nine leaves the
+// least and the most out, that of fifteen three on each side. 0: it has as many.
+Again again(CellResult& cell) {
+  constexpr int kNarrower[] = {9, 15};
+  constexpr double kSteps = 1.5 + kVisitSamples;  // warm-up, samples, weights
+  Again out{.cell = &cell};
+  if (cell.status != Status::kOk || cell.samples_ms.empty()) return out;
+  for (const int visits : kNarrower) {
+    if (out.visits == 0) out.visits = std::max(0, visits - visits_of(cell));
+  }
+  const double sampled = cell.is_asynchronous ? kAsynchronousVisitSeconds : kVisitSeconds;
+  out.seconds = sampled + kSteps * median_of(cell.samples_ms) * 1e-3;
+  return out;
+}
+
+// The steps whose noise marks answers: those of as many answers as there is time for, the cheapest
+// first.
+std::map<std::string, Again> worth_more(StudyContext& context) {
+  std::map<std::string, Again> all;
+  for (auto& [key, cell] : context.steps) {
+    const Again one = again(cell);
+    if (one.visits > 0) all[canonical_text(key_of(cell.spec))] = one;
+  }
+  const StudyReport report = report_so_far(context);
+  std::vector<std::set<std::string>> wanted;  // the steps of each marked answer
+  for (const Answer& answer : report.answers) {
+    if (answer.refused || answer.standing != Standing::kDoubtful) continue;
+    std::set<std::string> steps;
+    for (const RowRef& ref : answer.worst) {
+      for (std::string& key : steps_behind(context, report.tables, ref)) {
+        if (all.contains(key)) steps.insert(std::move(key));
+      }
+    }
+    if (!steps.empty()) wanted.push_back(std::move(steps));
+  }
+  std::map<std::string, Again> out;
+  double left = context.seconds_left();
+  while (!wanted.empty()) {
+    const auto seconds_of = [&](const std::set<std::string>& steps) {
+      double sum = 0;
+      for (const std::string& key : steps) {
+        if (!out.contains(key)) sum += all[key].visits * all[key].seconds;
+      }
+      return sum;
+    };
+    const auto cheapest = std::ranges::min_element(wanted, {}, seconds_of);
+    left -= seconds_of(*cheapest);
+    if (left < 0) break;
+    for (const std::string& key : *cheapest) out[key] = all[key];
+    wanted.erase(cheapest);
+  }
+  return out;
+}
+
+// Adds a visit to a step; false: a signal came, or memory ran out.
+bool visit_again(StudyContext& context, CellResult& cell) {
+  constexpr int kMostSamples = 30;
+  CellSpec spec = cell.spec;
+  spec.protocol = {
+      .warmup = 1, .steps = kMostSamples, .recorded_steps = 0, .visit_seconds = kVisitSeconds};
+  const std::string stage = context.stage_of(fmt::format("visit {}", visits_of(cell) + 1));
+  const auto visited = context.driver().visit_cells<CellResult>(
+      stage, std::vector{spec}, {.least = 1, .most = 1, .seconds = context.seconds_left()},
+      [&](const CellSpec& one, const auto&) {
+        return visit(context.machine.make_device, one, context.driver().stop_signal());
+      });
+  if (!visited.front() || visited.front()->status != Status::kOk) return false;
+  add_visit(cell, *visited.front());
+  ++context.begun;
+  return true;
+}
+
+// Visits the steps in rounds. Those that had fewer visits begin earlier, so that the visits of all
+// are of the same rounds from then on.
+bool visit_in_rounds(StudyContext& context, const std::map<std::string, Again>& steps) {
+  int rounds = 0;
+  for (const auto& [key, step] : steps) rounds = std::max(rounds, step.visits);
+  std::vector<const Again*> order;
+  for (const auto& [key, step] : steps) order.push_back(&step);
+  for (int left = rounds; left > 0; --left) {
+    std::ranges::reverse(order);  // no step is always the first
+    for (const Again* step : order) {
+      if (step->visits < left) continue;
+      const bool has_time = context.seconds_left() > step->seconds;
+      if (!has_time || !visit_again(context, *step->cell)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+// Where rounds were asked for each cell has as many; a process that measures for another one does
+// not know the answers.
+void more_rounds_part(StudyContext& context) {
+  constexpr double kLeastSeconds = 3;  // answers to all questions take one
+  const StudyMachine& machine = context.machine;
+  if (context.driver().is_child() || machine.in_processes || machine.visits > 0) return;
+  while (context.seconds_left() > kLeastSeconds) {  // each pass leaves fewer steps to be visited
+    const std::map<std::string, Again> steps = worth_more(context);
+    if (steps.empty()) return;
+    context.announce(
+        fmt::format("more rounds of {} steps that answers are unsure of", steps.size()));
+    if (!visit_in_rounds(context, steps)) return;
+  }
+}
+
+void review_part(StudyContext& context) {
+  const Json& environment = context.machine.environment;
+  std::vector<ResultRow> all = add_judged_sections(context);
   if (!context.machine.beside_published) return;
-  std::vector<ResultRow> all = rows;
   const Table attention = attention_table(context.attention, environment);
   std::ranges::move(tracestep::rows_of(attention, environment), std::back_inserter(all));
   context.sections.push_back(context.machine.beside_published(std::move(all), environment));

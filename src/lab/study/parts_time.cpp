@@ -182,8 +182,12 @@ void warm_up_part(StudyContext& context) {
     if (cell) cells.push_back(*std::move(cell));
   }
   if (cells.empty()) return;
-  context.sections.push_back(
-      section("warmup", {warmup_table(rows_of(cell_table(cells), context.machine.environment))}));
+  Table table = warmup_table(rows_of(cell_table(cells), context.machine.environment));
+  Column verdict = verdict_column();  // filled in by the review
+  verdict.description = "of the validity checker: that of the same step, timed in rounds";
+  table.columns.push_back(std::move(verdict));
+  for (std::vector<Json>& row : table.rows) row.emplace_back();
+  context.sections.push_back(section("warmup", {std::move(table)}));
 }
 
 }  // namespace tracestep

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "lab/measure/sampling.h"
 #include "lab/study/experiments.h"
 #include "spec/axes.h"
 
@@ -131,6 +132,27 @@ void measure_steps(StudyContext& context, const ModelConfig& model,
                 experiment_of(step_part).cells, model, visits);
 }
 
+// The seconds that the cells of a model want at least, by the time of the smallest model's step and
+// by work; 0: that one is not known.
+double wanted_seconds(const StudyContext& context, const ModelConfig& model, Visits visits) {
+  constexpr int kRounds = 3, kSamplesOfOne = 6, kBesides = 2;  // besides: warm-up, and recorded
+  constexpr double kPreparing = 0.2;
+  const bool is_asynchronous = context.machine.traits.has_own_memory();
+  const double least = is_asynchronous ? kAsynchronousVisitSeconds : kVisitSeconds;
+  const ModelConfig& smallest = context.sizes.models.front();
+  RunSpec known{.model = smallest, .shape = context.sizes.shape, .mode = Mode::kStep};
+  known = context.here(known);
+  const double seconds = context.seconds_of(known), work = visit_weight(CellSpec{known, {}});
+  double out = 0;
+  for (const auto& cell : each_once(wanted_of(context, experiment_of(step_part).cells, model))) {
+    const double step = seconds * visit_weight(CellSpec{cell.spec.step, {}}) / work;
+    out += visits == Visits::kOnce
+               ? kPreparing + (kSamplesOfOne + kBesides) * step
+               : kRounds * (kPreparing + std::max(least, kVisitSamples * step) + kBesides * step);
+  }
+  return seconds > 0 ? out : 0;
+}
+
 // Steps of these models are seconds long and few: they are visited once, with the samples of an
 // interval, before all others, which would leave no time for them.
 bool is_precise_only(const StudySizes& sizes, const ModelConfig& model) {
@@ -170,14 +192,17 @@ void larger_step_part(StudyContext& context) {
   const auto is_once = [&](const ModelConfig& model) {
     return is_precise_only(context.sizes, model);
   };
+  // What the others do not use is there for the more rounds of the largest one, which most answers
+  // are about.
+  std::ranges::reverse(models);
   std::ranges::stable_partition(models, is_once);
-  // Each model gets the share of the time that it has of the cells; cells of models that are
-  // visited once are few and long.
-  constexpr double kLong = 6;
+  const auto visits_of = [&](const ModelConfig& model) {
+    return is_once(model) ? Visits::kOnce : Visits::kRounds;
+  };
+  // Each model gets the share of the time that its cells want.
   std::vector<double> weights;
   for (const ModelConfig& model : models) {
-    const auto cells = each_once(wanted_of(context, experiment_of(step_part).cells, model));
-    weights.push_back(static_cast<double>(cells.size()) * (is_once(model) ? kLong : 1.0));
+    weights.push_back(std::max(1.0, wanted_seconds(context, model, visits_of(model))));
   }
   double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   const Clock::time_point end = context.deadline;
@@ -185,7 +210,7 @@ void larger_step_part(StudyContext& context) {
     const auto left = std::chrono::duration<double>(end - Clock::now());
     context.deadline =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(left * weights[i] / all);
-    measure_steps(context, models[i], is_once(models[i]) ? Visits::kOnce : Visits::kRounds);
+    measure_steps(context, models[i], visits_of(models[i]));
     all -= weights[i];
   }
   context.deadline = end;

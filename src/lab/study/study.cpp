@@ -66,7 +66,7 @@ std::vector<StudySection> in_reading_order(std::vector<StudySection> sections) {
   return sections;
 }
 
-StudyReport answered(std::vector<StudySection> sections) {
+StudyReport with_answers(std::vector<StudySection> sections) {
   StudyReport out;
   out.sections = std::move(sections);
   for (const StudySection& section : out.sections) {
@@ -77,6 +77,11 @@ StudyReport answered(std::vector<StudySection> sections) {
   out.tables.push_back(subject_table(out.tables));
   out.summary = answer_all(summary_questions(), out.tables);
   out.answers = answer_all(questions(), out.tables);
+  return out;
+}
+
+StudyReport answered(std::vector<StudySection> sections) {
+  StudyReport out = with_answers(std::move(sections));
   for (auto* answers : {&out.summary, &out.answers}) {
     for (Answer& a : *answers) {
       std::erase_if(a.charts, [&](const Chart& c) { return !can_draw(c, out.tables); });

@@ -232,6 +232,8 @@ void plan_ranks(StudyContext& context);
 // Measures steps shared by ranks, and adds them to the sections of plan_ranks().
 void rank_part(StudyContext& context);
 void profile_part(StudyContext& context);
+// Visits steps again whose noise marks answers, as far as time is left.
+void more_rounds_part(StudyContext& context);
 // Adds the sections on validity, on all gathered results, and on published tables.
 void review_part(StudyContext& context);
 
@@ -262,7 +264,9 @@ std::vector<StudySection> in_reading_order(std::vector<StudySection> sections);
 StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, double budget_seconds,
                       const std::function<void(const std::string& what)>& announce);
 
-// Makes the report from these sections by answering all questions from their tables.
+// Answers all questions from the tables of these sections.
+StudyReport with_answers(std::vector<StudySection> sections);
+// Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
 StudyReport answered(std::vector<StudySection> sections);
 
 // study.json: every table, and how columns are shown.

@@ -135,6 +135,7 @@ void set_times(std::vector<Table>& tables) {
                                            {"mode step; pass all", 90.0, 30.0}}) {
     set(fmt::format("passes[{}].ms", pass), ms);
     set(fmt::format("passes[{}].products_ms", pass), products);
+    set(fmt::format("passes[{}].products_percent", pass), 100 * products / ms);
   }
   for (const auto& [precision, ms] : {std::pair{"fp32", 100.0}, {"bf16", 50.0}}) {
     for (const char* size : {"tiny", "small"}) {

@@ -72,6 +72,41 @@ TEST_F(SentencesTest, PartsOfAStepAreKnownNoBetterThanTheStepsThatWereRecorded) 
   EXPECT_EQ(of_summary("short-time").standing, Standing::kDoubtful);
 }
 
+// With a part s of a step, s moves by 2(1 - s) of what noise moves the step by.
+TEST_F(SentencesTest, ALargeShareOfAStepIsKnownBetterThanTheStep) {
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.3);
+  Table& passes = *std::ranges::find(tables_, "passes", &Table::name);
+  const std::size_t share = column(passes, "products_percent"), verdict = column(passes, "verdict");
+  const auto standing = [&](double percent, const char* says) {
+    for (auto& row : passes.rows) {
+      row[share] = percent;
+      row[verdict] = says;
+    }
+    return of_summary("tile-products").standing;
+  };
+  EXPECT_EQ(standing(95, "doubt: unsteady"), Standing::kSound);
+  EXPECT_EQ(standing(80, "doubt: unsteady"), Standing::kDoubtful);
+  EXPECT_EQ(standing(50, "doubt: unsteady"), Standing::kDoubtful);
+  EXPECT_EQ(standing(95, "doubt: recorded_unsteady"), Standing::kDoubtful);
+  set_samples("step", 280, 1);  // of which the noise is not known
+  EXPECT_EQ(standing(95, "doubt: too_few_samples"), Standing::kDoubtful);
+}
+
+TEST(MoreRoundsTest, AnAnswerThatStaysMarkedWithTimeLeftRestsOnStepsOfManyVisits) {
+  const StudyReport& report = testing::measured_study();
+  for (const Answer& answer : report.answers) {
+    if (answer.refused || answer.standing != Standing::kDoubtful) continue;
+    for (const RowRef& ref : answer.worst) {
+      const Table& table = *std::ranges::find(report.tables, ref.table, &Table::name);
+      const auto visits = table.index_of("visit_samples");
+      const bool is_step = ref.table == "cells" || ref.table == "steps" || ref.table == "scaling";
+      if (!visits || !is_step) continue;
+      EXPECT_GE(table.rows[ref.row][*visits].size(), 15u)
+          << answer.id << " by " << ref.table << " row " << ref.row;
+    }
+  }
+}
+
 TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
   set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   StudyReport report = small_study();
@@ -173,8 +208,22 @@ TEST_F(SentencesTest, ATimeThatNobodyJudgedIsNotSound) {
   EXPECT_EQ(standing_of(tables, std::vector{count}), Standing::kSound);
   EXPECT_EQ(standing_of(tables, std::vector{count, verdict}), Standing::kSound);
   EXPECT_EQ(standing_of(tables, std::vector{time, verdict}), Standing::kDoubtful);
-  EXPECT_EQ(of("warm-up").standing, Standing::kNotJudged);
   EXPECT_EQ(of("compiled-start").standing, Standing::kSingle);
+}
+
+// A start is judged as the same step is in rounds.
+TEST_F(SentencesTest, AStartHasTheVerdictOfItsStep) {
+  EXPECT_EQ(of("warm-up").standing, Standing::kSound);
+  set("warmup[warmup 0].verdict", "doubt: unsteady");
+  set_noise("cells[size tiny; mode step; ops fused]", 35, 0.02);
+  EXPECT_EQ(of("warm-up").standing, Standing::kSound);
+  set_noise("cells[size tiny; mode step; ops fused]", 35, 0.15);
+  EXPECT_EQ(of("warm-up").standing, Standing::kDoubtful);
+  const std::vector<Table>& measured = testing::measured_study().tables;
+  const Table& starts = *std::ranges::find(measured, "warmup", &Table::name);
+  for (const auto& row : starts.rows) {
+    EXPECT_TRUE(row[starts.index_of("verdict").value()].is_string()) << row[0].dump();
+  }
 }
 
 TEST_F(SentencesTest, BytesOfAttentionAndLaunchesAreExactWhateverItsTimesAre) {

@@ -18,6 +18,20 @@ __global__ void fill_kernel(T* x, std::int64_t count) {
   }
 }
 
+// A thread makes four values of a draw.
+template <class T>
+__global__ void fill_uniform_kernel(T* x, std::int64_t count, UniformValues values) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t group = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; 4 * group < count; group += step) {
+    const Uint32x4 words = words_of(values, static_cast<std::uint64_t>(group));
+    for (int k = 0; k < 4; ++k) {
+      const std::int64_t i = 4 * group + k;
+      if (i < count) x[i] = from_float<T>(static_cast<float>(value_of(values, words[k])));
+    }
+  }
+}
+
 }  // namespace
 
 void fill_random(const CudaStream& stream, void* data, std::int64_t count, DType dtype) {
@@ -33,6 +47,19 @@ void fill_random(const CudaStream& stream, void* data, std::int64_t count, DType
     default: with_floating(dtype, fill);
   }
   TRACESTEP_CUDA(cudaGetLastError());
+}
+
+bool fill_uniform(const CudaStream& stream, void* data, std::int64_t count, DType dtype,
+                  const UniformValues& values) {
+  if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) return false;
+  if (count == 0) return true;
+  const unsigned blocks = static_cast<unsigned>(stream.multiprocessors) * 8;
+  with_floating(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    fill_uniform_kernel<T><<<blocks, 256, 0, stream.handle>>>(static_cast<T*>(data), count, values);
+  });
+  TRACESTEP_CUDA(cudaGetLastError());
+  return true;
 }
 
 }  // namespace tracestep::cuda
