@@ -30,9 +30,9 @@ struct View {
   }
 };
 
-// The keys [begin, end) that are in a block of keys [first, first + count), in whole rows of tiles.
-std::int64_t rows_in(std::int64_t begin, std::int64_t end, std::int64_t first, std::int64_t count) {
-  if (begin >= first + count) return 0;
+// The keys before `end` of a block of keys [first, first + count), in whole rows of tiles. Those
+// that a window hides are computed where the panel sees others of the block.
+std::int64_t rows_until(std::int64_t end, std::int64_t first, std::int64_t count) {
   return round_up(std::clamp<std::int64_t>(end - first, 0, count), kRows);
 }
 
@@ -61,7 +61,7 @@ AttentionTiles attention_tiles(const AttentionSizes& sizes, const Attrs& attrs, 
       rows += is_grad ? 5 * (end - first) : 2 * count;
       for (std::int64_t q = first; q < end; q += kColumns) {
         const std::int64_t last = std::min(q + kColumns, view.queries) - 1;
-        scores += kColumns * rows_in(view.begin(q), view.end(last), key, count);
+        scores += kColumns * rows_until(view.end(last), key, count);
       }
     }
   }

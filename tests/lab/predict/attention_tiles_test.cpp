@@ -31,8 +31,7 @@ TEST(AttentionTilesTest, FewKeysComputeMoreThanTheySee) {
   for (bool is_grad : {false, true}) {
     double before = 2;
     for (std::int64_t tokens : {64, 128, 512, 2048}) {
-      const double now =
-          attention_tiles(sizes(tokens), attention(true), is_grad).scores_per_pair;
+      const double now = attention_tiles(sizes(tokens), attention(true), is_grad).scores_per_pair;
       EXPECT_GT(now, 1.0) << tokens;
       EXPECT_LT(now, before) << tokens;
       before = now;
@@ -48,7 +47,8 @@ TEST(AttentionTilesTest, AWindowOfAllKeysIsNone) {
     const AttentionTiles few = attention_tiles(sizes(600), attention(true, 100), is_grad);
     EXPECT_EQ(all.scores, same.scores);
     EXPECT_EQ(all.packed, same.packed);
-    EXPECT_LT(few.scores, 0.6 * all.scores);
+    EXPECT_LT(few.scores, 0.8 * all.scores);
+    EXPECT_GT(few.scores_per_pair, 2);  // the panel's tiles are computed as wholes
     EXPECT_LE(few.packed, all.packed);
   }
 }
