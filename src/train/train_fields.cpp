@@ -30,9 +30,7 @@ std::vector<TrainField> all_fields() {
                                  in(&TrainOptions::schedule, &Schedule::lr_min));
   lr_min.no_effect = "a constant rate stays as it is";
   lr_min.needs = TRACESTEP_OPTION(schedule) " cosine";
-  lr_min.applies = [](const TrainOptions& o) {
-    return o.schedule.kind == ScheduleKind::kCosine;
-  };
+  lr_min.applies = [](const TrainOptions& o) { return o.schedule.kind == ScheduleKind::kCosine; };
   rows.real(row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::clip));
   rows.real(row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
