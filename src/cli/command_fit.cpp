@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/log.h"
 #include "base/output_file.h"
 #include "base/units.h"
@@ -39,13 +40,25 @@ struct FitOptions {
   double margin_percent = 100 * kUsualMargin;
 };
 
-std::int64_t limit_of(const RunSpec& run, const TimeSource& source) {
+// The limit that was given, that of a published device, or, of a CPU that was asked for by name,
+// what a run may take of what this machine has free; `note` says so.
+std::int64_t limit_of(const RunSpec& run, const TimeSource& source, bool is_device_given,
+                      std::string& note) {
   const std::int64_t limit = run.place.memory_limit_bytes;
   if (limit > 0) return limit;
   if (source.usable_bytes > 0) return source.usable_bytes;
-  throw Error(
-      ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
-      "give what the device has free, such as --memory-limit 78GiB, or its name with --published");
+  if (is_device_given && run.place.device == "cpu") {
+    if (const std::optional<std::int64_t> free = available_memory()) {
+      const std::int64_t usable = usable_part(*free);
+      note = fmt::format(
+          "the limit is {}: nine tenths of what this machine has free now, as a run may take",
+          format_bytes(usable));
+      return usable;
+    }
+  }
+  throw Error(ErrorCode::kUsage, "--memory-limit", "how much memory there is decides what fits",
+              "give what the device has free, such as --memory-limit 78GiB, or its name with "
+              "--published; --device cpu takes what this machine has free");
 }
 
 // nullopt if the step as given misses its own budget, while its size is still to be found.
@@ -190,14 +203,16 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
   const std::string counted = count_tokens(run.model, o.plan);
   std::optional<Predictor> predictor = predictor_of(source, run, o.plan);
   SearchProgress progress;
-  const FitQuestion asked{.step = run,
-                          .traits = traits_of(run.place),
-                          .limit_bytes = limit_of(run, source),
-                          .margin = o.margin_percent / 100,
-                          .times = predictor ? &*predictor : nullptr,
-                          .progress = [&](const std::string& trying, const WeighedSets& sets) {
-                            progress.update(trying, sets.done, sets.all);
-                          }};
+  std::string note_of_limit;
+  const FitQuestion asked{
+      .step = run,
+      .traits = traits_of(run.place),
+      .limit_bytes = limit_of(run, source, grid.is_given("device"), note_of_limit),
+      .margin = o.margin_percent / 100,
+      .times = predictor ? &*predictor : nullptr,
+      .progress = [&](const std::string& trying, const WeighedSets& sets) {
+        progress.update(trying, sets.done, sets.all);
+      }};
   asked.progress("planning " + label_of(run), {});
   Fitted found = answer_to(asked, o, progress);
   progress.done();
@@ -206,6 +221,7 @@ int run_fit(const FitOptions& given, std::span<const std::string> arguments) {
     found.tables.front().notes.push_back(why);
   }
   std::vector<std::string> notes;
+  if (!note_of_limit.empty()) notes.push_back(note_of_limit);
   if (!counted.empty()) notes.push_back(counted);
   say_assumed_for(assumed, o, run, found, environment, notes);
   std::string note = source.note;

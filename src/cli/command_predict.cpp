@@ -33,6 +33,7 @@ struct PredictOptions {
   bool calibrate = false, check = false, history = false, no_spot_check = false;
   TimeOptions times;
   Link link{.gb_s = 0, .call_us = 10};
+  GivenOptions given = {};
 };
 
 constexpr const char* kSchema = "tracestep.predict/1";
@@ -40,6 +41,25 @@ constexpr double kDisturbed = 0.2;  // a band of a calibration beyond which it s
 constexpr struct {
   double cpu, gpu;
 } kCalibratedSeconds{.cpu = 45, .gpu = 12};  // after which no round begins a step
+
+// Refuses options that change nothing in what is asked for.
+void check_effects(const PredictOptions& o, bool has_ranks) {
+  struct Rule {
+    const char* flag;
+    bool has_effect;
+    const char *why, *hint;
+  };
+  const bool is_here = o.times.published.empty();
+  const Rule rules[] = {{"--warmup", o.check, "no step runs", "leave it out, or give --check"},
+                        {"--steps", o.check, "no step runs", "leave it out, or give --check"},
+                        {"--no-spot-check", is_here && !o.calibrate && !o.history,
+                         "nothing runs to see whether the device is still as fast", "leave it out"},
+                        {"--link-us", has_ranks, "one rank alone uses no link", "give --parallel"}};
+  for (const Rule& rule : rules) {
+    if (rule.has_effect || !o.given.contains(rule.flag)) continue;
+    throw Error(ErrorCode::kUsage, rule.flag, rule.why, rule.hint);
+  }
+}
 
 void check_options(const PredictOptions& o) {
   const int kinds = (o.calibrate ? 1 : 0) + (o.check ? 1 : 0) + (o.history ? 1 : 0);
@@ -270,9 +290,11 @@ int run_predict(const PredictOptions& o, std::span<const std::string> arguments)
       runs_of(grid, Takes::kFast, runs_here ? DeviceUse::kRun : DeviceUse::kPlan,
               runs_here ? Ranks::kRefused : Ranks::kUsed);
   for (const RunSpec& run : runs) check_ranks(o, run);
-  if (o.link.gb_s > 0 && std::ranges::none_of(runs, [](auto& r) { return r.parallel.is_on(); })) {
+  const bool has_ranks = std::ranges::any_of(runs, [](auto& r) { return r.parallel.is_on(); });
+  if (o.link.gb_s > 0 && !has_ranks) {
     throw Error(ErrorCode::kUsage, "--link-gb-s", "one rank alone uses no link", "give --parallel");
   }
+  check_effects(o, has_ranks);
   probe_output(o.output);
   Json environment = environment_of(arguments, runs[0]);
   std::vector<std::string> notes;
@@ -339,6 +361,7 @@ Command predict_command() {
            "with --parallel: microseconds of each collective besides its bytes");
   add_protocol_flag(set, o.protocol, "warmup");
   add_protocol_flag(set, o.protocol, "steps");
+  set.record(o.given);
   add_run_fields(set, o.grid, Values::kGrid, "cpu; cuda[:N]");
   add_output_options(set, o.output);
   runs_with(command, options, run_predict);

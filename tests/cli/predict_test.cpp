@@ -13,9 +13,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/host_memory.h"
 #include "cli/options.h"
 #include "cli/planted_calibration.h"
 #include "cli/run_binary.h"
+#include "support/memory_root.h"
 #include "support/temp_folder.h"
 
 namespace tracestep {
@@ -43,7 +45,9 @@ class PredictCommandTest : public ::testing::Test {
     return run_tracestep(words_of(command), how);
   }
   ProgramRun predict(const std::string& more, const RunHow& how = {}) const {
-    return run("predict --calibration c.json --no-spot-check --warmup 0 --steps 1" + kModel + more,
+    const bool runs = more.find("--check") != std::string::npos;
+    return run("predict --calibration c.json --no-spot-check" +
+                   std::string(runs ? " --warmup 0 --steps 1" : "") + kModel + more,
                how);
   }
   Json json_of(const std::string& command) const {
@@ -73,6 +77,43 @@ TEST_F(PredictCommandTest, APublishedDeviceRunsTheProgramOfAGpu) {
   EXPECT_THAT(first_row("fit --size tiny --published H100").at("command").as_string(),
               HasSubstr("--device cuda"));
   EXPECT_THAT(run("predict --published h10").err, HasSubstr("did you mean H100?"));
+}
+
+TEST_F(PredictCommandTest, OptionsWithoutEffectAreRefused) {
+  const auto refusal = [&](const std::string& command) {
+    const ProgramRun ended = run(command);
+    EXPECT_EQ(ended.status, 2) << command;
+    return ended.err;
+  };
+  const std::string here = "predict --calibration c.json --no-spot-check" + kModel;
+  EXPECT_THAT(refusal(here + " --steps 3"), HasSubstr("[--steps] no step runs"));
+  EXPECT_THAT(refusal(here + " --warmup 3"), HasSubstr("or give --check"));
+  EXPECT_THAT(refusal(here + " --link-us 3"), HasSubstr("one rank alone uses no link"));
+  const std::string there = "predict --size tiny --context 64 --published H100";
+  EXPECT_THAT(refusal(there + " --no-spot-check"), HasSubstr("[--no-spot-check]"));
+  for (const std::string command : {"predict", "fit"}) {
+    EXPECT_THAT(refusal(command + " --size tiny --published H100 --calibration c.json"),
+                HasSubstr("[--calibration] times of H100 are from its data sheet"));
+  }
+}
+
+// Of a CPU that is named, what is free is known; where it is not named, another device may be
+// meant.
+TEST_F(PredictCommandTest, FitOfThisCpuHasTheMemoryOfThisMachine) {
+  const testing::MemoryRoot root(800 << 20);
+  const RunHow how{.environment = {root.variable()}};
+  const std::string fit = "fit --calibration c.json" + kModel;
+  const ProgramRun ended = run(fit + " --device cpu --format json", how);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const Json answer = Json::parse(ended.out, "fit");
+  const Json& row = answer.at("rows").items()[0];
+  EXPECT_EQ(row.at("limit_bytes").as_int(), usable_part(800 << 20));
+  EXPECT_GT(row.at("predicted_ms").as_double(), 0);
+  EXPECT_THAT(run(fit + " --device cpu", how).out, HasSubstr("the limit is 720.00 MiB"));
+  EXPECT_EQ(run(fit + " --device cpu --memory-limit 1GiB --format json").status, 0);
+  const ProgramRun unnamed = run(fit, how);
+  EXPECT_EQ(unnamed.status, 2);
+  EXPECT_THAT(unnamed.err, HasSubstr("--device cpu takes what this machine has free"));
 }
 
 // A calibration with a grid of products, as a GPU's has one, in which each takes `us`.

@@ -164,6 +164,16 @@ TEST_F(TrainTest, MuonIsResumedAndStaysMuon) {
             "leave it out, or give --optimizer muon\n");
 }
 
+TEST_F(TrainTest, WhereACosineEndsIsRefusedWithoutOne) {
+  const std::string train = "train --text text.txt --steps 1 --lr-min 0.0001" + kSizes;
+  EXPECT_EQ(
+      run(train).err,
+      "tracestep: [--lr-min] a constant rate stays as it is; leave it out, or give --schedule "
+      "cosine\n");
+  EXPECT_EQ(run(train + " --schedule cosine").status, 0);
+  EXPECT_EQ(run(train + " --recipe gpt").status, 0);
+}
+
 TEST_F(TrainTest, MomentsInEightBitsAreResumedAndKeptWhole) {
   const std::string train = "train --text text.txt --moments 8bit --lr 0.01" + kSizes;
   ASSERT_EQ(run(train + " --steps 6 --save whole.safetensors").status, 0);

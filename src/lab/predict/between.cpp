@@ -58,19 +58,35 @@ double product_count(const CalibratedStep& step) {
   return static_cast<double>(out);
 }
 
-// Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
-// half of the steps with the shortest kernels, since in the others they are lost in the noise.
-Between between_calls(StepPointers steps) {
-  const auto per_launch_us = [](double ms, const CalibratedStep& step) {
-    return ms * 1e3 / static_cast<double>(std::max<std::int64_t>(1, step.launches));
-  };
-  std::ranges::sort(
-      steps, {}, [&](const CalibratedStep* step) { return per_launch_us(step->wall_ms, *step); });
+double launches_of(const CalibratedStep& step) {
+  return static_cast<double>(std::max<std::int64_t>(1, step.launches));
+}
+
+// Half of the steps, those with the shortest or with the longest launches.
+StepPointers half_of(StepPointers steps, bool longest) {
+  std::ranges::sort(steps, {}, [&](const CalibratedStep* step) {
+    return (longest ? -1.0 : 1.0) * step->wall_ms / launches_of(*step);
+  });
   steps.resize((steps.size() + 1) / 2);
-  std::vector<double> gaps;
-  for (const CalibratedStep* step : steps)
-    gaps.push_back(std::max(0.0, per_launch_us(step->wall_ms - step->busy_ms, *step)));
-  return {.gap_us = median_of(gaps)};
+  return steps;
+}
+
+// Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
+// half of the executor's steps with the shortest kernels, since in the others they are lost in the
+// noise. The other half, of all executors, tells how much longer a step takes as a whole: its
+// kernels count in their quietest rounds, and no round is quiet for all of them.
+Between between_calls(const StepPointers& steps, const StepPointers& all) {
+  Between out;
+  std::vector<double> gaps, shares;
+  for (const CalibratedStep* step : half_of(steps, false))
+    gaps.push_back(std::max(0.0, (step->wall_ms - step->busy_ms) * 1e3 / launches_of(*step)));
+  out.gap_us = median_of(gaps);
+  for (const CalibratedStep* step : half_of(all, true)) {
+    const double gaps_ms = out.gap_us * launches_of(*step) * 1e-3;
+    if (step->busy_ms > 0) shares.push_back((step->wall_ms - gaps_ms) / step->busy_ms - 1.0);
+  }
+  out.slowdown = std::max(0.0, median_of(shares));
+  return out;
 }
 
 // The device's own gaps show in steps that keep it busy while the host is far ahead. They may be
@@ -129,7 +145,7 @@ Between between_kernels(std::span<const CalibratedStep* const> steps, ExecutorKi
     if (step->executor == executor) its.push_back(step);
   }
   if (its.empty()) return {};
-  if (!is_asynchronous) return between_calls(std::move(its));
+  if (!is_asynchronous) return between_calls(its, {steps.begin(), steps.end()});
   Between out;
   add_gaps(its, out);
   // The device takes the launches of a graph from its own queue, without the host.

@@ -11,7 +11,8 @@ namespace tracestep {
 // The parameters of the model for one executor.
 struct Between {
   double gap_us = 0;  // The gap behind each kernel.
-  // How much longer kernels take in a sequence than kernels timed alone: 0.1 is 10 %.
+  // How much longer kernels take in a sequence than kernels timed alone, or in the quietest of
+  // several rounds: 0.1 is 10 %.
   double slowdown = 0;
   // The host's time for launching a matrix product, for which the library chooses a kernel first,
   // and for any other kernel. Only if kernels run asynchronously.

@@ -78,6 +78,7 @@ std::vector<CalibrationStep> calibration_steps(const Place& place,
       add({its.middle, kManyTokens}, primitive);
       add({its.deep}, compiled);
       add({its.long_context}, flash);
+      if (!is_gpu) add({kManyTokens}, flash);  // narrower heads
       add({kHeldOut}, compiled, true);
       add({kHeldOut}, primitive, true);
       add({kHeldOut}, flash, true);

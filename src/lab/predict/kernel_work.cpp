@@ -8,6 +8,7 @@
 #include "analysis/cost.h"
 #include "base/indexed.h"
 #include "base/integers.h"
+#include "lab/predict/attention_tiles.h"
 #include "lab/predict/reuse.h"
 #include "planning/cpu_plans.h"
 
@@ -29,11 +30,15 @@ char fastest_index(const Value& value, bool transposed, const char* indices) {
   return indices[is_last ? 1 : 0];
 }
 
-// True if a reduction goes over rows, so that a result is left for each column.
+// True if a reduction goes over rows, so that a result is left for each column: the last axis,
+// whose elements stand side by side, is not among those that are reduced.
 bool sums_columns(const Program& program, const Node& node) {
+  const bool has_axes = node.attrs.find("axes") != nullptr;
   const Shape& from = program.type(node.inputs[0]).shape;
-  const Shape& to = program.type(node.outputs[0]).shape;
-  return to.product() < from.product() && !to.empty() && to.back() == from.back();
+  if (!has_axes || from.empty() || from.back() == 1) return false;
+  return std::ranges::none_of(node.attrs.ints("axes"), [&](std::int64_t axis) {
+    return axis == -1 || axis == from.rank() - 1;
+  });
 }
 
 bool reads_transposed(const Node& node, std::string_view attr) {
@@ -71,6 +76,17 @@ bool is_on_host(const BufferPlan& buffer_plan, ValueId id) {
   return buffer != nullptr && buffer->host_bytes > 0;
 }
 
+// What a product computes in whole register tiles, over what its result has: a tile is as wide as
+// the widest strip of any SIMD target, and a last one of few rows is less high.
+double whole_tiles(std::int64_t m, std::int64_t n) {
+  constexpr std::int64_t kRows = AttentionPlan::kTallestStrip;
+  const std::int64_t rest = m % kRows;
+  const std::int64_t rows = m - rest + (rest == 0 ? 0 : rest <= 4 ? 4 : rest <= 8 ? 8 : kRows);
+  const std::int64_t columns = round_up(n, AttentionPlan::kWidestStrip);
+  return static_cast<double>(rows) * static_cast<double>(columns) /
+         (static_cast<double>(m) * static_cast<double>(n));
+}
+
 // How the CPU cuts a product into blocks, and what each of them packs.
 void add_cpu_product(const Program& program, const Node& node, int threads, Efforts& amounts) {
   const Type& y = program.type(node.outputs[0]);
@@ -84,12 +100,26 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   const auto jobs = static_cast<double>(plan.jobs());
   const double rounds = static_cast<double>(ceil_div(plan.jobs(), threads)) * threads / jobs;
   const auto batch = static_cast<double>(plan.batch);
-  at(amounts, Effort::kOperations) *= rounds;
+  at(amounts, Effort::kOperations) *= rounds * whole_tiles(plan.m, plan.n);
   const std::int64_t packings_of_a = plan.shares_a ? 1 : plan.blocks_n;
   const std::int64_t packings_of_b = plan.shares_b ? 1 : plan.blocks_m;
   at(amounts, Effort::kPackedA) = rounds * batch * static_cast<double>(m * k * packings_of_a);
   at(amounts, Effort::kPackedB) = rounds * batch * static_cast<double>(n * k * packings_of_b);
   at(amounts, Effort::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
+}
+
+// Tiled attention on the CPU: operations of whole register tiles, an exponential for each score,
+// and what is packed.
+void add_cpu_attention(const Program& program, const Node& node, Efforts& amounts) {
+  const bool is_grad = node.op->name == "flash_attention_grad";
+  if (!is_grad && node.op->name != "flash_attention") return;
+  const std::size_t q = is_grad ? 1 : 0;
+  const AttentionSizes sizes =
+      attention_sizes(program.type(node.inputs[q]), program.type(node.inputs[q + 1]));
+  const AttentionTiles tiles = attention_tiles(sizes, node.attrs, is_grad);
+  at(amounts, Effort::kOperations) *= tiles.scores_per_pair;
+  at(amounts, Effort::kResults) = tiles.scores;
+  at(amounts, Effort::kPackedA) = tiles.packed;
 }
 
 // The part of a stretch of memory that a cache of `size` bytes still has after `touched` others.
@@ -178,6 +208,7 @@ class Counting {
     const KernelClass kind = node.op->kernel_class;
     if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {
       at(amounts, Effort::kRows) = static_cast<double>(rows_of(program_, node, traits_));
+      if (traits_.shares_kernels_among_threads()) add_cpu_attention(program_, node, amounts);
     } else if (kind == KernelClass::kGemm && traits_.shares_kernels_among_threads()) {
       add_cpu_product(program_, node, std::max(1, traits_.threads), amounts);
     } else if (kind == KernelClass::kGemm) {

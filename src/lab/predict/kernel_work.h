@@ -24,9 +24,10 @@ enum class Effort : std::uint8_t {
   kNearBytes,    // Bytes read and written that are still in a core's own cache.
   kSharedBytes,  // Bytes read and written that are in the cache shared by the cores.
   kMemoryBytes,  // Bytes that are in memory and in no cache.
-  kPackedA,      // Elements that a product copies into its own order.
+  kPackedA,      // Elements that a product, or tiled attention, copies into its own order.
   kPackedB,
-  // Elements of a product's result, counted once for each block of K that is added to them.
+  // Elements of a product's result, counted once for each block of K that is added to them; the
+  // scores that tiled attention computes.
   kResults,
   kDepth,  // On a GPU, how many terms each element of a product's result sums one after the other.
   // Rows of a reduction or of attention, counted once for each part into which a row is cut.

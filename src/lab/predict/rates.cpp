@@ -47,22 +47,22 @@ Efforts relative(const MeasuredWork& launch) {
   return out;
 }
 
-// Half a launch for each quantity, which takes all of its time at the usual rate. So a quantity
-// that hardly matters to the launches cannot get a rate from their noise. Where there is no usual
-// rate, it is drawn to 0, by as much as it matters.
-void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, Normal& n) {
-  constexpr double kWeight = 0.5;
+// A part of a launch for each quantity, which takes all of its time at the usual rate. So a
+// quantity that hardly matters to the launches cannot get a rate from their noise. Where there is
+// no usual rate, it is drawn to 0, by as much as it matters.
+void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, double weight,
+               Normal& n) {
   for (std::size_t i = 0; i < kCount; ++i) {
     Efforts only{};
     if (usual.us_per_unit[i] > 0) {
       only[i] = 1.0 / usual.us_per_unit[i];
-      n.add(only, 1.0, kWeight);
+      n.add(only, 1.0, weight);
       continue;
     }
     for (const MeasuredWork& m : launches) {
       only[i] += m.amounts[i] / m.us / static_cast<double>(launches.size());
     }
-    n.add(only, 0.0, kWeight / kCount);
+    n.add(only, 0.0, weight / kCount);
   }
 }
 
@@ -85,7 +85,7 @@ Rates at_pace_of(std::span<const MeasuredWork> launches, Rates rates) {
   return rates;
 }
 
-Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual) {
+Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual, double prior) {
   Rates out = usual;
   if (launches.empty()) return out;
   std::vector<double> weights(launches.size(), 1.0);
@@ -94,7 +94,7 @@ Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual) {
     for (std::size_t i = 0; i < launches.size(); ++i) {
       normal.add(relative(launches[i]), 1.0, weights[i]);
     }
-    add_usual(usual, launches, normal);
+    add_usual(usual, launches, prior, normal);
     out.us_per_unit = least_squares(normal, out.us_per_unit);
     for (std::size_t i = 0; i < launches.size(); ++i) {
       const double error = std::abs(out.us(launches[i].amounts) / launches[i].us - 1.0);

@@ -21,10 +21,11 @@ struct MeasuredWork {
 
 // The rates with the least sum of squared relative errors, launches far from the others counting
 // less (Huber's weights). `usual` is what to assume of quantities that the launches say little of;
-// it weighs as much as half a launch each, and 0 means not known. Source: Lawson and Hanson,
+// each weighs as much as `prior` launches, and 0 means not known. Source: Lawson and Hanson,
 // "Solving Least Squares Problems", 1974, chapter 23 (the problem), solved one rate after the
 // other.
-Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {});
+Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {},
+                double prior = 0.5);
 
 // Multiplies all rates by one factor, so that they predict the launches' total time: for kernels
 // that are faster or slower as a whole.

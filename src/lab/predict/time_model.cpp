@@ -24,7 +24,10 @@ bool is_of_products(KernelClass kind) {
 // move bytes. Products compute at a pace of their own.
 class KernelRates {
  public:
-  explicit KernelRates(const StepPointers& steps) {
+  KernelRates(const StepPointers& steps, bool is_asynchronous) {
+    // Launches on a CPU are many and of three rounds, and its products differ in more quantities:
+    // usual rates only fill in what they leave open.
+    const double prior = is_asynchronous ? 0.5 : 0.02;
     std::vector<MeasuredWork> moving;
     std::map<KernelClass, std::vector<MeasuredWork>> by_class;
     std::map<std::string, std::vector<MeasuredWork>> by_kernel;
@@ -37,17 +40,17 @@ class KernelRates {
         class_of[launch.kernel] = launch.kernel_class;
       }
     }
-    const Rates usual = fit_rates(moving);
+    const Rates usual = fit_rates(moving, {}, prior);
     Rates of_products = usual;
     at(of_products.us_per_unit, Effort::kOperations) = 0;
     for (const auto& [kind, work] : by_class) {
       classes_[kind] =
-          fit_rates(work, is_of_products(kind) ? of_products : at_pace_of(work, usual));
+          fit_rates(work, is_of_products(kind) ? of_products : at_pace_of(work, usual), prior);
     }
     for (const auto& [name, work] : by_kernel) {
       // Relative errors alone would favour times that are too short.
       kernels_[name] =
-          at_pace_of(work, fit_rates(work, at_pace_of(work, classes_[class_of[name]])));
+          at_pace_of(work, fit_rates(work, at_pace_of(work, classes_[class_of[name]]), prior));
     }
   }
 
@@ -86,7 +89,7 @@ class LaunchTimes {
       : products_(tf32 ? std::span<const MeasuredProduct>() : calibration.products,
                   tf32 ? std::span<const MeasuredProduct>() : calibration.sized_products,
                   multiprocessors_of(calibration)),
-        rates_(steps_of(calibration, tf32)) {
+        rates_(steps_of(calibration, tf32), calibration.is_asynchronous) {
     for (const CalibratedStep* step : steps_of(calibration, tf32)) {
       for (const CalibratedStep::Launch& l : step->kernels) {
         const double expected = rated_us(l.kernel, l.kernel_class, l.work.amounts, l.product);

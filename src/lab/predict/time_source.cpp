@@ -13,6 +13,11 @@ namespace tracestep {
 
 RunGrid on_timed_device(RunGrid grid, const TimeOptions& options) {
   if (options.published.empty()) return grid;
+  if (!options.calibration.empty()) {
+    throw Error(ErrorCode::kUsage, "calibration"_field,
+                fmt::format("times of {} are from its data sheet", options.published),
+                "leave it out, or leave out " TRACESTEP_OPTION(published));
+  }
   const RunField& field = field_named("device");
   if (!grid.is_given(field.name)) {
     grid.offer(field.name, {"cuda"});

@@ -162,6 +162,20 @@ TEST_F(PredictTest, AnUnseenStepOfPlantedKernelsIsPredicted) {
   EXPECT_GT(found.peak_bytes, 0);
 }
 
+// On a CPU kernels count in their quietest rounds: the step around them takes 4 % more.
+TEST_F(PredictTest, AStepTakesMoreThanItsKernelsInTheirQuietestRounds) {
+  constexpr double kMore = 0.04;
+  const auto slowed = [&](CalibratedStep& step) { step.wall_ms += kMore * step.busy_ms; };
+  Calibration calibration = planted();
+  for (CalibratedStep& step : calibration.steps) slowed(step);
+  const RunSpec run = tiny(40, 20);
+  CalibratedStep truth = planted_step(run, false);
+  slowed(truth);
+  const StepTime found = predict_run(run, {}, {*make_time_model(calibration)}).time;
+  EXPECT_NEAR(found.ms / truth.wall_ms, 1, 0.01);
+  EXPECT_NEAR(found.kernels_ms / truth.busy_ms, 1, 0.01);
+}
+
 // Every step of the calibration as a device runs it whose host takes `product_us` for launching a
 // product and `other_us` for anything else.
 Calibration planted_queue(double product_us, double other_us) {
