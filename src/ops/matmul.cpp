@@ -1,5 +1,5 @@
-// Matrix product, batched, with either operand read transposed; alone, added to a tensor, or with a
-// bias added to each row.
+// Matrix product, batched, with either operand read transposed; alone, added to a tensor, its rows
+// added to several, or with a bias added to each row.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -82,15 +82,18 @@ std::int64_t product_flops(const OpCall& c) {
 }
 
 // --- added to a tensor ------------------------------------------------------------------------
+void require_sum_dtype(const OpCall& c, DType product, DType addend) {
+  const DType wide = rules::accumulation_dtype(product);
+  if (addend == product || addend == wide) return;
+  fail_usage(c.op, "a product of {} is added to {}; {} or {} is expected", name_of(product),
+             name_of(addend), name_of(product), name_of(wide));
+}
+
 std::vector<Type> sum_type(const OpCall& c) {
   const Type product = product_type(c)[0];
   const Type& addend = c.inputs[2];
   rules::require_shape(c, 2, product.shape);
-  if (addend.dtype != product.dtype && addend.dtype != rules::accumulation_dtype(product.dtype)) {
-    fail_usage(c.op, "a product of {} is added to {}; {} or {} is expected", name_of(product.dtype),
-               name_of(addend.dtype), name_of(product.dtype),
-               name_of(rules::accumulation_dtype(product.dtype)));
-  }
+  require_sum_dtype(c, product.dtype, addend.dtype);
   return {addend};
 }
 
@@ -102,6 +105,62 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
   const Val product =
       matmul(e.inputs[0], e.inputs[1], {e.attrs.flag("transpose_a"), e.attrs.flag("transpose_b")});
   return {add(e.inputs[2], cast(product, e.inputs[2].dtype()))};
+}
+
+// --- its rows added to several tensors -----------------------------------------------------------
+constexpr std::size_t kFirstAddend = 2;
+
+std::vector<Type> added_rows_type(const OpCall& c) {
+  const Type product = product_type(c)[0];
+  if (product.shape.rank() != 2) {
+    fail_usage(c.op, "a is {}; a matrix is expected", c.inputs[0].shape.str());
+  }
+  std::vector<Type> out;
+  std::int64_t rows = 0;
+  for (std::size_t i = kFirstAddend; i < c.inputs.size(); ++i) {
+    const Type& addend = c.inputs[i];
+    if (addend.shape.rank() != 2 || addend.shape[1] != product.shape[1]) {
+      fail_usage(c.op, "c is {}; rows of {} are expected", addend.shape.str(), product.shape[1]);
+    }
+    require_sum_dtype(c, product.dtype, addend.dtype);
+    rules::require_same_dtype(c, static_cast<int>(kFirstAddend), static_cast<int>(i));
+    rows += addend.shape[0];
+    out.push_back(addend);
+  }
+  if (rows != product.shape[0]) {
+    fail_usage(c.op, "the addends have {} rows together; {} are expected", rows, product.shape[0]);
+  }
+  return out;
+}
+
+bool added_rows_operand(int input, const Type& type, const Strides& strides) {
+  return input >= static_cast<int>(kFirstAddend) ? rules::contiguous(input, type, strides)
+                                                 : gemm_operand(input, type, strides);
+}
+
+std::vector<Val> added_rows_decomposed(const OpExpansion& e) {
+  const bool ta = e.attrs.flag("transpose_a"), tb = e.attrs.flag("transpose_b");
+  std::vector<Val> out;
+  std::int64_t start = 0;
+  for (const Val c : e.inputs.subspan(kFirstAddend)) {
+    const Val rows = slice(e.inputs[0], ta ? 1 : 0, start, start + c.dim(0));
+    out.push_back(add(c, cast(matmul(rows, e.inputs[1], {ta, tb}), c.dtype())));
+    start += c.dim(0);
+  }
+  return out;
+}
+
+std::vector<Donation> added_rows_donations(const Attrs&, std::size_t inputs) {
+  std::vector<Donation> out;
+  for (std::size_t i = kFirstAddend; i < inputs; ++i)
+    out.push_back({static_cast<int>(i - kFirstAddend), static_cast<int>(i)});
+  return out;
+}
+
+std::int64_t added_rows_flops(const OpCall& c) {
+  std::int64_t out = 0;
+  for (const Type& y : c.outputs) out += 2 * y.count() * sides(c).k_a;
+  return out;
 }
 
 // --- with a bias -----------------------------------------------------------------------------
@@ -176,6 +235,21 @@ void register_matmul() {
                .decompose = sum_decomposed,
                .flops = product_flops,
                .donates = {{0, 2}}});
+
+  register_op({.name = "matmul_add_rows",
+               .doc = "Rows of A·B added to each C in their order, rounded once, in the dtype of "
+                      "the Cs; written over each C that dies. One product where the Cs follow one "
+                      "another in memory.",
+               .inputs = {"a", "b", "cs..."},
+               .outputs = {"ys..."},
+               .attrs = kAttrs,
+               .kernel_class = KernelClass::kGemm,
+               .precision_class = PrecisionClass::kLow,
+               .infer = added_rows_type,
+               .accepts = added_rows_operand,
+               .decompose = added_rows_decomposed,
+               .flops = added_rows_flops,
+               .donates_in_groups = added_rows_donations});
 
   register_op({.name = "matmul_bias",
                .doc = "A·B and a bias added to each row, rounded once: a linear layer, which "

@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "planning/cpu_plans.h"
+#include "runtime/added_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul.cpp"
@@ -520,10 +521,21 @@ namespace tracestep::cpu {
 
 HWY_EXPORT(matmul_preparation);
 
+namespace {
+
+std::unique_ptr<PreparedKernel> prepare_rows(KernelSpec spec, const LaunchContext& context) {
+  return prepare_added_rows(spec, [&](KernelSpec sum) {
+    return HWY_DYNAMIC_DISPATCH(matmul_preparation)()(std::move(sum), context);
+  });
+}
+
+}  // namespace
+
 void add_matmul_kernels(KernelTable& table) {
   for (const char* op : {"matmul", "matmul_add", "matmul_bias"}) {
     table.add_planned(op, HWY_DYNAMIC_DISPATCH(matmul_preparation)());
   }
+  table.add_planned("matmul_add_rows", prepare_rows);
 }
 
 }  // namespace tracestep::cpu

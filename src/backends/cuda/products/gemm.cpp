@@ -313,9 +313,9 @@ void Gemm::multiply(const Product& product, const void* a, const void* b, void* 
 }
 
 void Gemm::multiply_scaled(const Product& product, const void* a, const void* b, Scales scales,
-                           void* y, void* workspace) const {
+                           void* y, void* workspace, const void* c) const {
   impl_->point_at(product, scales);
-  multiply(product, a, b, y, workspace);
+  multiply(product, a, b, y, workspace, c);
 }
 
 std::string Gemm::describe() const {

@@ -92,9 +92,9 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // Queues a product of codes with these scales.
+  // Queues a product of codes with these scales; `c` as in multiply().
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
-                       void* workspace) const;
+                       void* workspace, const void* c = nullptr) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 
