@@ -101,10 +101,15 @@ bool sum_operand(int input, const Type& type, const Strides& strides) {
   return input == 2 ? rules::contiguous(input, type, strides) : gemm_operand(input, type, strides);
 }
 
+Val scaled_addend(const OpExpansion& e, Val c) {
+  const double beta = e.attrs.real("beta");
+  return beta == 1.0 ? c : affine(c, beta);
+}
+
 std::vector<Val> sum_decomposed(const OpExpansion& e) {
   const Val product =
       matmul(e.inputs[0], e.inputs[1], {e.attrs.flag("transpose_a"), e.attrs.flag("transpose_b")});
-  return {add(e.inputs[2], cast(product, e.inputs[2].dtype()))};
+  return {add(scaled_addend(e, e.inputs[2]), cast(product, e.inputs[2].dtype()))};
 }
 
 // --- its rows added to several tensors -----------------------------------------------------------
@@ -144,7 +149,8 @@ std::vector<Val> added_rows_decomposed(const OpExpansion& e) {
   std::int64_t start = 0;
   for (const Val c : e.inputs.subspan(kFirstAddend)) {
     const Val rows = slice(e.inputs[0], ta ? 1 : 0, start, start + c.dim(0));
-    out.push_back(add(c, cast(matmul(rows, e.inputs[1], {ta, tb}), c.dtype())));
+    const Val product = cast(matmul(rows, e.inputs[1], {ta, tb}), c.dtype());
+    out.push_back(add(scaled_addend(e, c), product));
     start += c.dim(0);
   }
   return out;
@@ -197,6 +203,11 @@ const std::vector<AttrDef> kAttrs{
     kTransposes[1],
     {"by_parts", AttrKind::kBool, AttrValue(false),
      "f32 as products of f16 parts, where the device has that (docs/precision.md)"}};
+const std::vector<AttrDef> kSumAttrs{
+    kAttrs[0],
+    kAttrs[1],
+    kAttrs[2],
+    {"beta", AttrKind::kReal, AttrValue(1.0), "the factor of what is added to"}};
 
 ProductAxes product_axes(const OpCall& c) {
   const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");
@@ -224,10 +235,10 @@ void register_matmul() {
                .product = product_axes});
 
   register_op({.name = "matmul_add",
-               .doc = "C + A·B in the dtype of C, rounded once; written over C where C dies.",
+               .doc = "beta·C + A·B in the dtype of C, rounded once; written over C where C dies.",
                .inputs = {"a", "b", "c"},
                .outputs = {"y"},
-               .attrs = kAttrs,
+               .attrs = kSumAttrs,
                .kernel_class = KernelClass::kGemm,
                .precision_class = PrecisionClass::kLow,
                .infer = sum_type,
@@ -237,12 +248,13 @@ void register_matmul() {
                .donates = {{0, 2}}});
 
   register_op({.name = "matmul_add_rows",
-               .doc = "Rows of A·B added to each C in their order, rounded once, in the dtype of "
-                      "the Cs; written over each C that dies. One product where the Cs follow one "
-                      "another in memory.",
+               .doc =
+                   "Rows of A·B added to each beta·C in their order, rounded once, in the dtype of "
+                   "the Cs; written over each C that dies. One product where the Cs follow one "
+                   "another in memory.",
                .inputs = {"a", "b", "cs..."},
                .outputs = {"ys..."},
-               .attrs = kAttrs,
+               .attrs = kSumAttrs,
                .kernel_class = KernelClass::kGemm,
                .precision_class = PrecisionClass::kLow,
                .infer = added_rows_type,

@@ -66,7 +66,10 @@ Program gate(const Program& program, const std::function<bool(const OpDef&)>& ha
 // its result in that order. Casts of weights, gradients and the optimizer are not fused: their
 // results take the storage of a leaf, and fused nodes have no donations. Several sums over parts of
 // columns (passes/column_sums.cpp) are one launch.
-Program fuse(const Program& program);
+//
+// `with_updates`: elementwise ops of the optimizer are fused too. Such a node may write the new
+// value of a leaf over the old one (attribute `in_place`; analysis/buffer_plan.cpp).
+Program fuse(const Program& program, bool with_updates = false);
 
 // The op of the nodes that `fuse` makes. A device without a kernel for it cannot run them.
 const OpDef& op_of_fused_nodes();

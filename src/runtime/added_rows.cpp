@@ -59,7 +59,10 @@ class AddedRows final : public PreparedKernel {
       kernel.launch({operands, at.outputs.subspan(i, 1), at.workspace}, context);
     };
     if (one_ != nullptr && follow(addends) && follow(at.outputs)) return launch(*one_, 0, 0);
-    for (std::size_t i = 0; i < each_.size(); ++i) launch(*each_[i], offsets_[i], i);
+    for (std::size_t i = 0; i < each_.size(); ++i) {
+      const bool is_read = at.outputs[i] != nullptr;
+      if (is_read) launch(*each_[i], offsets_[i], i);
+    }
   }
 
   void tune(Allocator& memory) override {

@@ -111,6 +111,40 @@ TEST_F(EpilogueTest, OneProductAddsToGradientsThatLieSideBySide) {
   EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
 }
 
+// Products of their own round before they are added.
+TEST_F(EpilogueTest, SumsOfOneProductAreThoseOfEach) {
+  const std::string text = R"(program "p" {
+    input %dy : bf16[96,400]
+    input %x : bf16[96,64]
+    state %grad.v : f32[272,64] !gradient in "grad.vw" at 0 of 25600
+    state %grad.w : f32[128,64] !gradient in "grad.vw" at 17408 of 25600
+    %0 : bf16[96,272] = slice(%dy) {axis=1, start=0, stop=272}
+    %1 : bf16[272,64] = matmul(%0, %x) {transpose_a=true}
+    %2 : f32[272,64] = cast(%1) {dtype=f32}
+    %3 : f32[272,64] = add(%grad.v, %2)
+    %4 : bf16[96,128] = slice(%dy) {axis=1, start=272, stop=400}
+    %5 : bf16[128,64] = matmul(%4, %x) {transpose_a=true}
+    %6 : f32[128,64] = cast(%5) {dtype=f32}
+    %7 : f32[128,64] = add(%grad.w, %6)
+    update %grad.v = %3
+    update %grad.w = %7
+  })";
+  const Program plain = parse_program(text), joined = adding(text);
+  ASSERT_THAT(print(joined), HasSubstr("matmul_add_rows"));
+  const Tensors leaves = testing::random_leaves(plain);
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    const auto device = backend.make({.threads = 2});
+    const Tensors each = testing::run_program(*device, plain, leaves);
+    for (const auto& [name, value] : testing::run_program(*device, joined, leaves)) {
+      const std::vector<double> a = testing::to_doubles(value),
+                                b = testing::to_doubles(each.at(name));
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.5) << name << " " << i;
+    }
+  }
+}
+
 // Parts in another order than the leaves, with a gap, of other tensors or in other blocks, and sums
 // that are read before the last of them is made.
 TEST_F(EpilogueTest, OtherSumsStayApart) {

@@ -13,8 +13,8 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b] (+ c[b], or a bias to each row), all row by row: A' is [m,k], B' is [k,n], y
-// and c are dense (a single matrix y may have longer rows).
+// y[b] = A'[b] · B'[b] (+ beta·c[b], or a bias to each row), all row by row: A' is [m,k], B' is
+// [k,n], y and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   // The distance in elements from row to row, as stored.
@@ -26,6 +26,7 @@ struct GemmProblem {
   DType dtype = DType::kF32;
   // The dtype of y and c; nullopt: there is no c, and y has `dtype`.
   std::optional<DType> sum_dtype = {};
+  float beta = 1;  // the factor of c
   // Set if operands are 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and
   // of y.
   struct Scaled {

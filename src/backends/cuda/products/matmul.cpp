@@ -79,6 +79,7 @@ GemmProblem problem_of(const KernelSpec& spec) {
     p.bias_alignment = alignment_of_rows(spec.inputs[2], 0, 0);
   } else if (spec.inputs.size() == 3) {
     p.sum_dtype = y.dtype;
+    p.beta = static_cast<float>(spec.attrs.real("beta"));
     p.y_alignment = std::min(p.y_alignment, alignment_of_rows(spec.inputs[2], p.n, y_batch));
   }
   return p;
@@ -385,7 +386,8 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   const CudaStream& stream = stream_of(context);
   const GemmProblem problem = problem_of(spec);
   const bool rounds = stream.tf32 && problem.dtype == DType::kF32;
-  if (is_thin(problem) && !rounds) return std::make_unique<ThinMatmul>(problem, stream);
+  if (is_thin(problem) && problem.beta == 1 && !rounds)
+    return std::make_unique<ThinMatmul>(problem, stream);
   if (PaddedProduct::applies(problem, spec.workspace_bytes))
     return std::make_unique<PaddedMatmul>(std::move(spec), stream);
   return std::make_unique<Matmul>(std::move(spec), stream);
