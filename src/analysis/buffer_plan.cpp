@@ -64,9 +64,47 @@ class Planner {
   // Follows donations from an updated leaf's new value back to the leaf.
   bool force_in_place(const Update& u) {
     std::vector<std::pair<ValueId, ValueId>> chain;  // output, input
-    if (u.value == u.leaf || !walk_back(u.value, u.leaf, chain)) return false;
+    if (u.value == u.leaf) return false;
+    if (!walk_back(u.value, u.leaf, chain)) {
+      if (!may_write_over(u)) return false;
+      chain.emplace_back(u.value, u.leaf);
+    }
     for (const auto& [output, input] : chain) forced_[at(output)] = input;
     return true;
+  }
+
+  // True if a fused node makes the new value behind all readers of the old one, or reads it element
+  // by element itself.
+  bool may_write_over(const Update& u) const {
+    const Value &v = program_.value(u.value), &leaf = program_.value(u.leaf);
+    if (v.producer == kNoNode || v.layout.base != u.value || v.type != leaf.type) return false;
+    const Node& node = program_.node(v.producer);
+    if (node.op->kernel_class != KernelClass::kFused || !node.attrs.flag("in_place")) return false;
+    const NodeId last = last_read_[at(u.leaf)];
+    if (last != v.producer) return last < v.producer;
+    const Program& body = node.attrs.region("body");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::vector<ValueId> leaves = leaves_of(program_, node.inputs[i]);
+      const bool reads = std::ranges::find(leaves, u.leaf) != leaves.end();
+      if (reads && (node.inputs[i] != u.leaf || !is_read_by_element(body, body.leaves[i])))
+        return false;
+    }
+    return true;
+  }
+
+  // True if what depends on the body's operand has its shape, each element on that element.
+  static bool is_read_by_element(const Program& body, ValueId operand) {
+    std::set<ValueId> depending{operand};
+    return std::ranges::all_of(body.nodes, [&](const Node& node) {
+      const bool depends =
+          std::ranges::any_of(node.inputs, [&](ValueId id) { return depending.contains(id); });
+      if (!depends) return true;
+      depending.insert(node.outputs.begin(), node.outputs.end());
+      return node.op->fusion == Fusion::kElementwise && !node.op->is_view() &&
+             std::ranges::all_of(node.outputs, [&](ValueId id) {
+               return body.type(id).shape == body.type(operand).shape;
+             });
+    });
   }
 
   bool walk_back(ValueId value, ValueId leaf, std::vector<std::pair<ValueId, ValueId>>& chain) {

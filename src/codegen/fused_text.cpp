@@ -13,8 +13,8 @@ constexpr std::int64_t kWarp = 32;
 
 class Writer {
  public:
-  Writer(const FusedBody& body, const FusedLayout& layout)
-      : body_(body), p_(body.program), layout_(layout) {}
+  Writer(const FusedBody& body, const FusedLayout& layout, bool in_place)
+      : body_(body), p_(body.program), layout_(layout), in_place_(in_place) {}
 
   FusedText write();
 
@@ -69,6 +69,7 @@ class Writer {
   const FusedBody& body_;
   const Program& p_;
   const FusedLayout& layout_;
+  const bool in_place_;
   std::vector<bool> arrays_;  // by value: one element for each point of a thread
   std::string text_;
   int depth_ = 1, reductions_ = 0;
@@ -77,8 +78,9 @@ class Writer {
 void Writer::signature() {
   std::string parameters;
   for (const Access& a : layout_.accesses) {
-    parameters += fmt::format("{}{}{}* __restrict__ {}", parameters.empty() ? "" : ", ",
-                              layout_.is_output(a) ? "" : "const ", element_type(a.dtype), a.name);
+    parameters += fmt::format("{}{}{}* {}{}", parameters.empty() ? "" : ", ",
+                              layout_.is_output(a) ? "" : "const ", element_type(a.dtype),
+                              in_place_ ? "" : "__restrict__ ", a.name);
   }
   depth_ = 0;
   // A grid that sums columns may have just two blocks for each multiprocessor: both run at once.
@@ -419,8 +421,8 @@ FusedText Writer::write() {
 }  // namespace
 
 FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
-                             std::span<const FusedOperand> outputs) {
-  return Writer(body, lay_out(body, leaves, outputs)).write();
+                             std::span<const FusedOperand> outputs, bool in_place) {
+  return Writer(body, lay_out(body, leaves, outputs), in_place).write();
 }
 
 std::string with_device_text(const std::string& kernel) {

@@ -85,7 +85,7 @@ std::vector<Val> swiglu_grad_quantized_decomposed(Expansion e) {
   return e.builder.call(find_op("quantize_delayed"), {concat(both, 1), e.inputs[3]}, e.attrs);
 }
 
-std::vector<Type> scaled_product_type(const OpCall& c) {
+Shape scaled_product_shape(const OpCall& c) {
   const Type &a = c.inputs[0], &b = c.inputs[1];
   for (int i : {0, 1}) {
     require_codes(c, c.inputs[static_cast<std::size_t>(i)].dtype);
@@ -105,16 +105,66 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
                  b.shape.str(), kWholeRow);
     }
   }
-  return {{c.attrs.dtype("dtype"), {a.shape[0], b.shape[0]}}};
+  return {a.shape[0], b.shape[0]};
+}
+
+std::vector<Type> scaled_product_type(const OpCall& c) {
+  return {{c.attrs.dtype("dtype"), scaled_product_shape(c)}};
 }
 
 // Scaled before they are multiplied: codes have magnitudes whose products float16 does not hold.
+Val scaled_product(Expansion e, Val a, DType dtype) {
+  const auto scaled = [&](Val codes, Val scale) { return mul(cast(codes, scale.dtype()), scale); };
+  const Val y =
+      matmul(scaled(a, e.inputs[2]), scaled(e.inputs[1], e.inputs[3]), {.transpose_b = true});
+  return cast(y, dtype);
+}
+
 std::vector<Val> scaled_product_decomposed(Expansion e) {
-  const auto scaled = [&](std::size_t i) {
-    const Val scale = e.inputs[2 + i];
-    return mul(cast(e.inputs[i], scale.dtype()), scale);
-  };
-  return {cast(matmul(scaled(0), scaled(1), {.transpose_b = true}), e.attrs.dtype("dtype"))};
+  return {scaled_product(e, e.inputs[0], e.attrs.dtype("dtype"))};
+}
+
+// --- rows of it added to tensors -----------------------------------------------------------------
+constexpr std::size_t kFirstAddend = 4;
+
+std::vector<Type> scaled_sum_types(const OpCall& c) {
+  const Shape product = scaled_product_shape(c);
+  std::vector<Type> out;
+  std::int64_t rows = 0;
+  for (std::size_t i = kFirstAddend; i < c.inputs.size(); ++i) {
+    const Type& addend = c.inputs[i];
+    rules::require_floating(c, static_cast<int>(i));
+    rules::require_same_dtype(c, static_cast<int>(kFirstAddend), static_cast<int>(i));
+    if (addend.shape.rank() != 2 || addend.shape[1] != product[1] ||
+        addend.shape[0] % kWholeRow != 0) {
+      fail_usage(c.op, "c is {}; rows of {}, a multiple of {}, are expected", addend.shape.str(),
+                 product[1], kWholeRow);
+    }
+    rows += addend.shape[0];
+    out.push_back(addend);
+  }
+  if (rows != product[0]) {
+    fail_usage(c.op, "the addends have {} rows together; {} are expected", rows, product[0]);
+  }
+  return out;
+}
+
+std::vector<Val> scaled_sum_decomposed(Expansion e) {
+  std::vector<Val> out;
+  std::int64_t start = 0;
+  for (const Val c : e.inputs.subspan(kFirstAddend)) {
+    const Val rows = slice(e.inputs[0], 0, start, start + c.dim(0));
+    out.push_back(add(c, scaled_product(e, rows, c.dtype())));
+    start += c.dim(0);
+  }
+  return out;
+}
+
+std::vector<Donation> scaled_sum_donations(const Attrs&, std::size_t inputs) {
+  std::vector<Donation> out;
+  for (std::size_t i = kFirstAddend; i < inputs; ++i)
+    out.push_back({static_cast<int>(i - kFirstAddend), static_cast<int>(i)});
+  return out;
 }
 
 std::vector<AttrDef> code_attrs() {
@@ -251,6 +301,23 @@ void register_float8() {
        .accepts = rules::contiguous,
        .decompose = scaled_product_decomposed,
        .flops = [](const OpCall& c) { return 2 * c.outputs[0].count() * c.inputs[0].shape[1]; },
+       .only_on_gpus = true});
+
+  register_op(
+      {.name = "scaled_matmul_add",
+       .doc = "Rows of scaled_matmul added to each C in their order, rounded once, in the dtype of "
+              "the Cs; written over each C that dies. One product where the Cs follow one another "
+              "in memory.",
+       .source = "Micikevicius et al. 2022, section 3",
+       .inputs = {"a", "b", "a_scale", "b_scale", "cs..."},
+       .outputs = {"ys..."},
+       .kernel_class = KernelClass::kGemm,
+       .precision_class = PrecisionClass::kKeep,
+       .infer = scaled_sum_types,
+       .accepts = rules::contiguous,
+       .decompose = scaled_sum_decomposed,
+       .flops = [](const OpCall& c) { return 2 * c.inputs[0].count() * c.inputs[1].shape[0]; },
+       .donates_in_groups = scaled_sum_donations,
        .only_on_gpus = true});
 }
 

@@ -1,5 +1,5 @@
-// Matrix product, batched, with either operand read transposed; alone, added to a tensor, or with a
-// bias added to each row.
+// Matrix product, batched, with either operand read transposed; alone, added to a tensor, its rows
+// added to several, or with a bias added to each row.
 #include "ops/functions.h"
 #include "ops/registers.h"
 #include "ops/rules.h"
@@ -82,15 +82,18 @@ std::int64_t product_flops(const OpCall& c) {
 }
 
 // --- added to a tensor ------------------------------------------------------------------------
+void require_sum_dtype(const OpCall& c, DType product, DType addend) {
+  const DType wide = rules::accumulation_dtype(product);
+  if (addend == product || addend == wide) return;
+  fail_usage(c.op, "a product of {} is added to {}; {} or {} is expected", name_of(product),
+             name_of(addend), name_of(product), name_of(wide));
+}
+
 std::vector<Type> sum_type(const OpCall& c) {
   const Type product = product_type(c)[0];
   const Type& addend = c.inputs[2];
   rules::require_shape(c, 2, product.shape);
-  if (addend.dtype != product.dtype && addend.dtype != rules::accumulation_dtype(product.dtype)) {
-    fail_usage(c.op, "a product of {} is added to {}; {} or {} is expected", name_of(product.dtype),
-               name_of(addend.dtype), name_of(product.dtype),
-               name_of(rules::accumulation_dtype(product.dtype)));
-  }
+  require_sum_dtype(c, product.dtype, addend.dtype);
   return {addend};
 }
 
@@ -98,10 +101,72 @@ bool sum_operand(int input, const Type& type, const Strides& strides) {
   return input == 2 ? rules::contiguous(input, type, strides) : gemm_operand(input, type, strides);
 }
 
+Val scaled_addend(const OpExpansion& e, Val c) {
+  const double beta = e.attrs.real("beta");
+  return beta == 1.0 ? c : affine(c, beta);
+}
+
 std::vector<Val> sum_decomposed(const OpExpansion& e) {
   const Val product =
       matmul(e.inputs[0], e.inputs[1], {e.attrs.flag("transpose_a"), e.attrs.flag("transpose_b")});
-  return {add(e.inputs[2], cast(product, e.inputs[2].dtype()))};
+  return {add(scaled_addend(e, e.inputs[2]), cast(product, e.inputs[2].dtype()))};
+}
+
+// --- its rows added to several tensors -----------------------------------------------------------
+constexpr std::size_t kFirstAddend = 2;
+
+std::vector<Type> added_rows_type(const OpCall& c) {
+  const Type product = product_type(c)[0];
+  if (product.shape.rank() != 2) {
+    fail_usage(c.op, "a is {}; a matrix is expected", c.inputs[0].shape.str());
+  }
+  std::vector<Type> out;
+  std::int64_t rows = 0;
+  for (std::size_t i = kFirstAddend; i < c.inputs.size(); ++i) {
+    const Type& addend = c.inputs[i];
+    if (addend.shape.rank() != 2 || addend.shape[1] != product.shape[1]) {
+      fail_usage(c.op, "c is {}; rows of {} are expected", addend.shape.str(), product.shape[1]);
+    }
+    require_sum_dtype(c, product.dtype, addend.dtype);
+    rules::require_same_dtype(c, static_cast<int>(kFirstAddend), static_cast<int>(i));
+    rows += addend.shape[0];
+    out.push_back(addend);
+  }
+  if (rows != product.shape[0]) {
+    fail_usage(c.op, "the addends have {} rows together; {} are expected", rows, product.shape[0]);
+  }
+  return out;
+}
+
+bool added_rows_operand(int input, const Type& type, const Strides& strides) {
+  return input >= static_cast<int>(kFirstAddend) ? rules::contiguous(input, type, strides)
+                                                 : gemm_operand(input, type, strides);
+}
+
+std::vector<Val> added_rows_decomposed(const OpExpansion& e) {
+  const bool ta = e.attrs.flag("transpose_a"), tb = e.attrs.flag("transpose_b");
+  std::vector<Val> out;
+  std::int64_t start = 0;
+  for (const Val c : e.inputs.subspan(kFirstAddend)) {
+    const Val rows = slice(e.inputs[0], ta ? 1 : 0, start, start + c.dim(0));
+    const Val product = cast(matmul(rows, e.inputs[1], {ta, tb}), c.dtype());
+    out.push_back(add(scaled_addend(e, c), product));
+    start += c.dim(0);
+  }
+  return out;
+}
+
+std::vector<Donation> added_rows_donations(const Attrs&, std::size_t inputs) {
+  std::vector<Donation> out;
+  for (std::size_t i = kFirstAddend; i < inputs; ++i)
+    out.push_back({static_cast<int>(i - kFirstAddend), static_cast<int>(i)});
+  return out;
+}
+
+std::int64_t added_rows_flops(const OpCall& c) {
+  std::int64_t out = 0;
+  for (const Type& y : c.outputs) out += 2 * y.count() * sides(c).k_a;
+  return out;
 }
 
 // --- with a bias -----------------------------------------------------------------------------
@@ -138,6 +203,11 @@ const std::vector<AttrDef> kAttrs{
     kTransposes[1],
     {"by_parts", AttrKind::kBool, AttrValue(false),
      "f32 as products of f16 parts, where the device has that (docs/precision.md)"}};
+const std::vector<AttrDef> kSumAttrs{
+    kAttrs[0],
+    kAttrs[1],
+    kAttrs[2],
+    {"beta", AttrKind::kReal, AttrValue(1.0), "the factor of what is added to"}};
 
 ProductAxes product_axes(const OpCall& c) {
   const bool ta = c.attrs.flag("transpose_a"), tb = c.attrs.flag("transpose_b");
@@ -165,10 +235,10 @@ void register_matmul() {
                .product = product_axes});
 
   register_op({.name = "matmul_add",
-               .doc = "C + A·B in the dtype of C, rounded once; written over C where C dies.",
+               .doc = "beta·C + A·B in the dtype of C, rounded once; written over C where C dies.",
                .inputs = {"a", "b", "c"},
                .outputs = {"y"},
-               .attrs = kAttrs,
+               .attrs = kSumAttrs,
                .kernel_class = KernelClass::kGemm,
                .precision_class = PrecisionClass::kLow,
                .infer = sum_type,
@@ -176,6 +246,22 @@ void register_matmul() {
                .decompose = sum_decomposed,
                .flops = product_flops,
                .donates = {{0, 2}}});
+
+  register_op({.name = "matmul_add_rows",
+               .doc =
+                   "Rows of A·B added to each beta·C in their order, rounded once, in the dtype of "
+                   "the Cs; written over each C that dies. One product where the Cs follow one "
+                   "another in memory.",
+               .inputs = {"a", "b", "cs..."},
+               .outputs = {"ys..."},
+               .attrs = kSumAttrs,
+               .kernel_class = KernelClass::kGemm,
+               .precision_class = PrecisionClass::kLow,
+               .infer = added_rows_type,
+               .accepts = added_rows_operand,
+               .decompose = added_rows_decomposed,
+               .flops = added_rows_flops,
+               .donates_in_groups = added_rows_donations});
 
   register_op({.name = "matmul_bias",
                .doc = "A·B and a bias added to each row, rounded once: a linear layer, which "

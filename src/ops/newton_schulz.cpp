@@ -19,46 +19,60 @@ constexpr double kLeastNorm = 1e-7;
 
 std::vector<Type> polar_type(const OpCall& c) {
   rules::require_floating(c, 0);
-  if (c.inputs[0].shape.rank() != 2) {
-    fail_usage(c.op, "x is {}; a matrix is expected", c.inputs[0].str());
+  const int rank = c.inputs[0].shape.rank();
+  if (rank != 2 && rank != 3) {
+    fail_usage(c.op, "x is {}; a matrix, or several, are expected", c.inputs[0].str());
   }
   return {c.inputs[0]};
 }
 
-// With Z = c^¼·X the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that G² is added to as it
-// is made. Where there are more rows than columns, G = Zᵀ·Z stands on the other side: the products
-// are as small, and nothing is transposed.
+// The norm of each matrix: its rows are summed first, which many threads can do.
+Val norm_of_each(Val x) {
+  const int rank = x.shape().rank();
+  const Val wide = cast(x, rules::accumulation_dtype(x.dtype()));
+  const Val rows = sum(mul(wide, wide), {rank - 1}, true);
+  return unary("sqrt", sum(rows, {rank - 2}, true));
+}
+
+// beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C is scaled
+// in front of the product.
+Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
+  if (is_low_precision(c.dtype()))
+    return e.builder.call1("matmul_add", {a, b, c}, {{"beta", beta}});
+  return e.builder.call1("matmul_add", {a, b, affine(c, beta)});
+}
+
+// With Z = c^¼·X the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both products but the
+// first add to what is there. Where there are more rows than columns, G = Zᵀ·Z stands on the other
+// side: the products are as small, and nothing is transposed.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
-  const bool is_tall = x.dim(0) > x.dim(1);
+  const bool is_tall = x.shape().back(1) > x.shape().back(0);
   const double root = std::sqrt(kQuintic), scale = std::sqrt(root);
-  const auto multiply_add = [&](Val a, Val b, Val c) {
-    return e.builder.call1("matmul_add", {a, b, c});
-  };
-  const Val norm = e.builder.call1("global_norm", {x});
+  const Val norm = norm_of_each(x);
   const Val least = fill(e.builder, kLeastNorm, norm.type());
   const Val inverse = unary("reciprocal", binary("maximum", norm, least));
   Val z = mul(x, broadcast_to(cast(affine(inverse, scale), x.dtype()), x.shape()));
   for (std::int64_t i = 0; i < kSteps; ++i) {
     const Val gram = matmul(z, z, {.transpose_a = is_tall, .transpose_b = !is_tall});
-    const Val terms = multiply_add(gram, gram, affine(gram, kCubic / root));
-    const Val linear = affine(z, kLinear);
-    z = is_tall ? multiply_add(z, terms, linear) : multiply_add(terms, z, linear);
+    const Val terms = multiply_add(e, gram, gram, kCubic / root, gram);
+    z = is_tall ? multiply_add(e, z, terms, kLinear, z) : multiply_add(e, terms, z, kLinear, z);
   }
   return {affine(z, 1.0 / scale)};
 }
 
 std::int64_t polar_flops(const OpCall& c) {
   const Shape& shape = c.inputs[0].shape;
-  const std::int64_t least = std::min(shape[0], shape[1]);
-  return kSteps * 2 * least * (2 * shape.product() + least * least);
+  const std::int64_t least = std::min(shape.back(0), shape.back(1));
+  const std::int64_t matrices = shape.rank() == 2 ? 1 : shape[0];
+  return kSteps * 2 * least * (2 * shape.product() + matrices * least * least);
 }
 
 }  // namespace
 
 void register_newton_schulz() {
   register_op({.name = "newton_schulz",
-               .doc = "Nearly U·Vᵀ of x = U·S·Vᵀ, by five steps X ← a·X + b·(X·Xᵀ)·X + "
+               .doc = "Nearly U·Vᵀ of each matrix x = U·S·Vᵀ, by five steps X ← a·X + b·(X·Xᵀ)·X + "
                       "c·(X·Xᵀ)²·X from x over its norm, with a, b, c = 3.4445, -4.7750, 2.0315; "
                       "products are of the dtype of x.",
                .source = "Jordan et al. 2024, Muon; Björck and Bowie 1971",

@@ -16,6 +16,8 @@ constexpr std::int64_t kLeastExtent = 128;
 bool pays(const Program& program, const Node& node) {
   if (node.op->find_attr("by_parts") == nullptr || node.op->find_attr("transpose_a") == nullptr)
     return false;
+  const bool has_factor = node.op->find_attr("beta") != nullptr && node.attrs.real("beta") != 1.0;
+  if (has_factor) return false;
   const Type& a = program.type(node.inputs[0]);
   const Shape& y = program.type(node.outputs[0]).shape;
   const std::int64_t k = a.shape.back(node.attrs.flag("transpose_a") ? 1 : 0);

@@ -17,8 +17,8 @@
 namespace tracestep {
 namespace {
 
-constexpr const char *kProductAndSum = "matmul_add", *kRowsAndSum = "scatter_add_to",
-                     *kRows = "scatter_add";
+constexpr const char *kProductAndSum = "matmul_add", *kCodesAndSum = "scaled_matmul_add",
+                     *kRowsAndSum = "scatter_add_to", *kRows = "scatter_add";
 const Type kMatrix{DType::kF32, {1, 1}};
 
 struct Term {
@@ -30,12 +30,15 @@ struct Term {
 
 class Epilogue {
  public:
-  Epilogue(const Program& program, bool adds_to_rows, HeadGradient head)
+  Epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
+           HeadGradient head)
       : program_(program),
-        adds_to_rows_(adds_to_rows),
+        adds_to_rows_(has_kernel(find_op(kRowsAndSum))),
+        adds_to_codes_(has_kernel(find_op(kCodesAndSum))),
         head_(head),
         readers_(program),
         product_(*parts_of(find_op(kProductAndSum), {kMatrix, kMatrix, kMatrix}).front()),
+        of_codes_(find_op("scaled_matmul")),
         r_(program, "epilogue") {
     for (std::size_t i = 0; i < program.nodes.size(); ++i) {
       const auto id = static_cast<NodeId>(i);
@@ -119,7 +122,7 @@ class Epilogue {
       const NodeId maker = program_.value(id).producer;
       if (maker == kNoNode) return kNoNode;
       const Node& n = node(maker);
-      if (n.op == &product_) return maker;
+      if (n.op == &product_ || (adds_to_codes_ && n.op == &of_codes_)) return maker;
       const bool passes_on = n.op->is_view() ? keeps_order(program_, n) : widens(n);
       if (!passes_on) return kNoNode;
       id = n.inputs[0];
@@ -134,6 +137,7 @@ class Epilogue {
 
   bool fits(NodeId product, ValueId addend) const {
     const Value& c = program_.value(addend);
+    if (node(product).op == &of_codes_ && c.leaf == LeafKind::kNone) return false;
     return is_contiguous(c.type.shape, c.layout.strides) &&
            c.type.count() == program_.type(node(product).outputs[0]).count();
   }
@@ -145,7 +149,9 @@ class Epilogue {
     const Shape& shape = program_.type(product.outputs[0]).shape;
     std::vector<Val> operands = r_.inputs(product);
     operands.push_back(ops::reshape(r_.map(term.addend), shape));
-    const Val y = r_.builder().call(find_op(kProductAndSum), operands, product.attrs).front();
+    const Val y = product.op == &of_codes_
+                      ? r_.builder().call1(kCodesAndSum, operands)
+                      : r_.builder().call(find_op(kProductAndSum), operands, product.attrs).front();
     r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
   }
 
@@ -160,10 +166,10 @@ class Epilogue {
   }
 
   const Program& program_;
-  const bool adds_to_rows_;  // the device has a kernel for it
+  const bool adds_to_rows_, adds_to_codes_;  // the device has kernels for it
   const HeadGradient head_;
   const Readers readers_;
-  const OpDef& product_;
+  const OpDef &product_, &of_codes_;
   Rewriter r_;
   std::map<NodeId, Term> terms_, rows_;  // by sum
   std::set<NodeId> left_out_;            // at the place where they stand
@@ -184,10 +190,9 @@ bool lie_in_copies(const Program& program) {
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                  HeadGradient head) {
   if (!has_kernel(find_op(kProductAndSum))) return program;
-  const bool adds_to_rows = has_kernel(find_op(kRowsAndSum));
-  Program first = Epilogue(program, adds_to_rows, HeadGradient::kFirst).run();
-  if (head == HeadGradient::kFirst || lie_in_copies(first)) return first;
-  return Epilogue(program, adds_to_rows, head).run();
+  Program first = Epilogue(program, has_kernel, HeadGradient::kFirst).run();
+  const bool is_first = head == HeadGradient::kFirst || lie_in_copies(first);
+  return add_rows(is_first ? first : Epilogue(program, has_kernel, head).run(), has_kernel);
 }
 
 Program epilogue(const Program& p, const PassOptions& o) {

@@ -138,9 +138,9 @@ class ViewsBeforeSums {
 // --- the new program ----------------------------------------------------------------------------
 class Fuser {
  public:
-  explicit Fuser(const Program& program)
+  Fuser(const Program& program, bool with_updates)
       : program_(program),
-        regions_(program),
+        regions_(program, with_updates),
         rewriter_(program, "fuse"),
         done_(program.nodes.size(), false) {}
 
@@ -231,13 +231,18 @@ class Fuser {
   void emit_region(const FusedNode& fused, int region) {
     const Members& members = regions_.all()[at(region)];
     for (NodeId id : members) done_[at(id)] = true;
+    for (NodeId id : members) {
+      for (NodeId other : regions_.before(id)) emit(other);
+    }
     emit_producers(fused.operands);
     const auto guard = rewriter_.from(example_of(members));
     std::vector<Val> operands;
     for (ValueId id : fused.operands) operands.push_back(rewriter_.map(id));
     const auto body = std::make_shared<const Program>(fused.body);
-    const std::vector<Val> results =
-        rewriter_.builder().call(op_of_fused_nodes(), operands, {{"body", Region(body)}});
+    Attrs attrs{{"body", Region(body)}};
+    const bool is_update = program_.node(members.front()).origin().phase == Phase::kOptimizer;
+    if (is_update) attrs.set("in_place", true);
+    const std::vector<Val> results = rewriter_.builder().call(op_of_fused_nodes(), operands, attrs);
     for (std::size_t i = 0; i < results.size(); ++i) {
       rewriter_.replace(fused.results[i], results[i]);
     }
@@ -275,16 +280,23 @@ const OpDef& op_of_fused_nodes() {
   return find_op("fused");
 }
 
-Program fuse(const Program& program) {
+Program fuse(const Program& program, bool with_updates) {
   // The gradients of frozen gains are sums that nothing reads.
   const Program in_order = ViewsBeforeSums(program).run();
   const Program in_parts = remove_dead_nodes(merge_column_sums(split_column_sums(in_order)));
-  return Fuser(in_parts).run();
+  return Fuser(in_parts, with_updates).run();
 }
 
 // Fused nodes need a device that compiles kernels at run time.
 bool fuses(const PassOptions& o) {
   return o.has_kernel(op_of_fused_nodes());
+}
+
+// AdamW and its kind are one launch anyway. On lanes and ranks updates do not run in the order of
+// the program, in which a leaf is written behind its readers.
+bool fuses_updates(const PassOptions& o) {
+  return o.run.optimizer.kind == OptimizerKind::kMuon && o.updates_at_end() &&
+         !o.run.parallel.is_on() && !has_optimizer(o.run.offload);
 }
 
 bool will_fuse(const PassOptions& o) {

@@ -18,8 +18,9 @@ constexpr std::size_t kMostNodes = 64;
 
 }  // namespace
 
-Regions::Regions(const Program& program)
+Regions::Regions(const Program& program, bool with_updates)
     : program_(program),
+      with_updates_(with_updates),
       readers_(program),
       region_of_(program.nodes.size(), -1),
       spans_(program.nodes.size(), 0) {
@@ -54,13 +55,22 @@ NodeId Regions::computed_by(ValueId id) const {
 bool Regions::may_join(const Node& node) const {
   if (node.op->fusion == Fusion::kNone) return false;
   const Phase phase = node.origin().phase;
-  if (phase == Phase::kOptimizer || phase == Phase::kCommunication) return false;
+  if (phase == Phase::kOptimizer) return with_updates_ && may_join_updates(node);
+  if (phase == Phase::kCommunication) return false;
   return std::ranges::all_of(node.outputs, [&](ValueId id) {
     const Value& v = program_.value(id);
     const bool updates =
         std::ranges::any_of(program_.updates, [&](const Update& u) { return u.value == id; });
     return v.role == Role::kNone && v.type.count() > 0 && !updates;
   });
+}
+
+// Elements and their sums over rows, as in norms: where a leaf that a node updates is also summed,
+// the planner writes it elsewhere.
+bool Regions::may_join_updates(const Node& node) const {
+  return node.op->fusion != Fusion::kPairs && std::ranges::all_of(node.outputs, [&](ValueId id) {
+           return program_.type(id).count() > 0;
+         });
 }
 
 // Data flows through views too, and an update comes after all readers of the old value.

@@ -21,8 +21,8 @@ struct FusedNode {
 
 class Regions {
  public:
-  // Begins with a region for each node that may be fused.
-  explicit Regions(const Program& program);
+  // Begins with a region for each node that may be fused; `with_updates`: also of the optimizer.
+  explicit Regions(const Program& program, bool with_updates = false);
 
   // Joins neighbours in the dataflow, then regions that read the same operand or views of it, as
   // long as the result can be computed in one walk (analysis/fused_body.h) and no path between its
@@ -47,6 +47,7 @@ class Regions {
  private:
   NodeId computed_by(ValueId id) const;
   bool may_join(const Node& node) const;
+  bool may_join_updates(const Node& node) const;
   void find_successors();
   bool try_join(int a, int b);
   bool are_of_one_module(int a, int b) const;
@@ -56,6 +57,7 @@ class Regions {
   void join_siblings();
 
   const Program& program_;
+  const bool with_updates_;
   Readers readers_;
   std::vector<std::vector<NodeId>> successors_;
   std::vector<std::vector<NodeId>> before_;  // For an update, the readers of the old value.

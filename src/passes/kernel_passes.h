@@ -22,6 +22,8 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 // needs no launch: `matmul_add` replaces a sum and the product behind one of its terms, through
 // casts to a wider dtype and reshapes that nothing else reads. The product then stands where the
 // sum stood, is not rounded to its own dtype before the addition, and has only its own origins.
+// `scaled_matmul_add` does the same for a product of codes and a leaf, the gradient of the
+// micro-batches before.
 // Rows that are added at indices (the gradient of an embedding), and then to another matrix, become
 // `scatter_add_to`, which reads that matrix before it is widened; in float32 values stay
 // bit-identical.
@@ -34,6 +36,12 @@ Program overwrite(const Program& program, const std::function<bool(const OpDef&)
 enum class HeadGradient : std::uint8_t { kLast, kFirst };
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                  HeadGradient head = HeadGradient::kLast);
+
+// The last step of epilogue(): sums of products with leaves that lie side by side in a block, such
+// as the gradients of weights that one product reads, become one `matmul_add_rows`, or
+// `scaled_matmul_add` of codes, where the products' first operands are neighbouring parts of one
+// tensor. It stands where the last of the sums stood.
+Program add_rows(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
 // Joins a product of one row with parameters, as in decoding each token, with its neighbours into
 // one `gemv`: the norm in front, which every thread block computes again; gates; or a bias, an
@@ -58,7 +66,10 @@ Program gate(const Program& program, const std::function<bool(const OpDef&)>& ha
 // its result in that order. Casts of weights, gradients and the optimizer are not fused: their
 // results take the storage of a leaf, and fused nodes have no donations. Several sums over parts of
 // columns (passes/column_sums.cpp) are one launch.
-Program fuse(const Program& program);
+//
+// `with_updates`: elementwise ops of the optimizer are fused too. Such a node may write the new
+// value of a leaf over the old one (attribute `in_place`; analysis/buffer_plan.cpp).
+Program fuse(const Program& program, bool with_updates = false);
 
 // The op of the nodes that `fuse` makes. A device without a kernel for it cannot run them.
 const OpDef& op_of_fused_nodes();

@@ -62,7 +62,10 @@ class OptimizerPass {
     const bool counts = options_.kind != OptimizerKind::kSgd && rounds;
     share_rates(b, pairs);
     const Use use = counts ? with_count(b, shared) : shared;
-    for (const Pair& pair : pairs) update(b, pair, use);
+    for (const Pair& pair : pairs) {
+      if (!is_matrix(pair)) update(b, pair, use);
+    }
+    for (const std::vector<Pair>& batch : batches_of(pairs)) update_matrices(b, batch, use);
     if (use.count) update_count(b, use.count, shared.apply);
     if (options_.loss_scaling.enabled) update_loss_scale(b, options_.loss_scaling, use.apply);
     return r.finish();
@@ -268,7 +271,6 @@ class OptimizerPass {
     if (options_.kind == OptimizerKind::kSgd) {
       return set(b, pair, sgd(b, pair, parameter, use));
     }
-    if (context_.matrices.contains(pair.name)) return update_matrix(b, pair, parameter, use);
     if (is_coded(pair)) return update_coded(b, pair, use);
     const Val m = state(b, pair, kFirstMoment), v = state(b, pair, kSecondMoment);
     const Rates& rates = rates_of(pair);
@@ -283,25 +285,104 @@ class OptimizerPass {
   }
 
   // --- Muon ---
+  bool is_matrix(const Pair& pair) const {
+    return options_.kind == OptimizerKind::kMuon && context_.matrices.contains(pair.name);
+  }
+
+  // The matrices whose steps are made together.
+  std::vector<std::vector<Pair>> batches_of(const std::vector<Pair>& pairs) const {
+    std::vector<std::vector<Pair>> out;
+    std::map<std::string, std::size_t> open;  // by shape: the batch that is not full
+    for (const Pair& pair : pairs) {
+      if (!is_matrix(pair)) continue;
+      const std::string key = pair.gradient.type().str();
+      const std::int64_t count = pair.gradient.shape().product();
+      const auto found = open.find(key);
+      const bool fits = context_.in_batches && found != open.end() &&
+                        (std::ssize(out[found->second]) + 1) * count <= kMostInBatch;
+      if (!fits) {
+        open[key] = out.size();
+        out.emplace_back();
+      }
+      out[open[key]].push_back(pair);
+    }
+    return out;
+  }
+
+  static Val spread(Val x, Val like) {
+    return ops::broadcast_to(ops::cast(x, like.dtype()), like.shape());
+  }
+  static DType wide_of(Val m) { return m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+  // The mean of gradients, and from where on the step goes.
+  struct Motion {
+    Val m, mean, ahead;
+  };
+
   // What torch.optim.Muon computes, in float32 but for the products.
-  void update_matrix(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
+  void update_matrices(Builder& b, const std::vector<Pair>& batch, const Use& use) const {
+    std::vector<Motion> motions;
+    for (const Pair& pair : batch) {
+      const auto guard = b.scope(component_path(pair.name));
+      motions.push_back(motion_of(b, pair, use));
+    }
+    std::vector<Val> steps;
+    if (batch.size() > 1) {
+      steps = orthogonal_together(b, motions);
+    } else {
+      const auto guard = b.scope(component_path(batch.front().name));
+      steps = {orthogonal(b, batch.front(), motions.front().ahead)};
+    }
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const auto guard = b.scope(component_path(batch[i].name));
+      move(b, batch[i], motions[i], steps[i], use);
+    }
+  }
+
+  Motion motion_of(Builder& b, const Pair& pair, const Use& use) const {
     const Val m = state(b, pair, kMuonMomentum);
-    const DType wide = m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32;
-    const Shape shape = pair.gradient.shape();
-    const auto spread = [&](Val x) { return ops::broadcast_to(ops::cast(x, wide), shape); };
+    const DType wide = wide_of(m);
     const double momentum = options_.momentum;
     const Val g = ops::cast(pair.gradient, wide);
-    const Val share = use.scale ? ops::mul(g, spread(ops::affine(use.scale, 1.0 - momentum)))
+    const Val share = use.scale ? ops::mul(g, spread(ops::affine(use.scale, 1.0 - momentum), g))
                                 : ops::affine(g, 1.0 - momentum);
     const Val mean = ops::add(ops::affine(ops::cast(m, wide), momentum), share);
     const Val ahead = ops::add(share, ops::affine(mean, momentum));
-    const Val step = ops::cast(orthogonal(b, pair, ahead), wide);
+    return {m, mean, ops::cast(ahead, wide == DType::kF64 ? wide : context_.products)};
+  }
+
+  // The orthogonal factors of matrices of one shape, as those of one batch.
+  static std::vector<Val> orthogonal_together(Builder& b, const std::vector<Motion>& motions) {
+    std::vector<const Node*> makers;
+    std::vector<Val> parts;
+    for (const Motion& motion : motions) {
+      parts.push_back(motion.ahead);
+      makers.push_back(&b.program().node(b.program().value(motion.ahead.id).producer));
+    }
+    const auto count = static_cast<std::int64_t>(parts.size());
+    const std::int64_t rows = parts.front().dim(0), columns = parts.front().dim(1);
+    const auto guard = b.like(makers);
+    const Val all = b.call1("assemble", parts, {{"axis", std::int64_t{0}}});
+    const Val y =
+        ops::reshape(b.call1("newton_schulz", {ops::reshape(all, {count, rows, columns})}),
+                     {count * rows, columns});
+    std::vector<Val> out;
+    for (std::int64_t i = 0; i < count; ++i)
+      out.push_back(ops::slice(y, 0, i * rows, (i + 1) * rows));
+    return out;
+  }
+
+  void move(Builder& b, const Pair& pair, const Motion& motion, Val orthogonal,
+            const Use& use) const {
+    const auto& [m, mean, ahead] = motion;
+    const DType wide = wide_of(m);
+    const Val parameter = own(b, pair), step = ops::cast(orthogonal, wide);
     const Shape& whole = context_.matrices.at(pair.name);
     const Val lr = rates_of(pair).lr;
     Val moved = ops::cast(parameter, wide);
     const double decay = options_.weight_decay * share_of(pair).decay;
-    if (decay != 0.0) moved = ops::mul(moved, spread(ops::affine(lr, -decay, 1.0)));
-    moved = ops::sub(moved, ops::mul(step, spread(ops::affine(lr, length_of(whole)))));
+    if (decay != 0.0) moved = ops::mul(moved, spread(ops::affine(lr, -decay, 1.0), step));
+    moved = ops::sub(moved, ops::mul(step, spread(ops::affine(lr, length_of(whole)), step)));
     const auto rounded = [&](Val x, Val old, bool at_random, bool of_weight) {
       if (!at_random) return ops::cast(x, old.dtype());
       return b.call1("stochastic_round", {x, parameter, pair.gradient, use.count},
@@ -310,7 +391,7 @@ class OptimizerPass {
     Val p1 = rounded(moved, parameter, rounds_weight(pair), true);
     Val m1 = rounded(mean, m, m.dtype() == DType::kBF16, false);
     if (use.apply) {
-      const Val apply = ops::broadcast_to(use.apply, shape);
+      const Val apply = ops::broadcast_to(use.apply, step.shape());
       p1 = ops::select(apply, p1, parameter);
       m1 = ops::select(apply, m1, m);
     }
@@ -332,8 +413,7 @@ class OptimizerPass {
     Shape whole = context_.matrices.at(pair.name), block = whole;
     if (axis) block[*axis] /= context_.tensor;
     const bool is_part = x.shape() != block, is_turned = axis == 1;
-    const DType products = x.dtype() == DType::kF64 ? DType::kF64 : context_.products;
-    Val y = ops::cast(x, products);
+    Val y = x;
     if (is_part) y = collective(b, part_group(), "all_gather", {y}, {{"shape", block}});
     const RankGroup replica{context_.tensor};
     if (is_turned) {
@@ -424,6 +504,12 @@ DType update_products(const Precision& precision) {
   return is_narrow ? DType::kBF16 : DType::kF32;
 }
 
+// Beside backward a batch would keep gradients, and in the host's memory states, until the last of
+// them is there; ranks have parts of matrices, or gather them one by one.
+bool has_matrices_in_batches(const PassOptions& o) {
+  return o.updates_at_end() && !o.run.parallel.is_on() && !has_optimizer(o.run.offload);
+}
+
 }  // namespace
 
 bool is_optimizer_state(std::string_view state) {
@@ -453,7 +539,8 @@ Program optimizer(const Program& p, const PassOptions& o) {
                     .tensor = parallel.tensor,
                     .rounds_weights = o.context.rounds_weights,
                     .matrices = muon_matrices(o.run),
-                    .products = update_products(o.run.precision)});
+                    .products = update_products(o.run.precision),
+                    .in_batches = has_matrices_in_batches(o)});
 }
 
 }  // namespace tracestep

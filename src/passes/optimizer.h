@@ -73,6 +73,9 @@ struct UpdateContext {
   // muon_matrices(), and the dtype of the products that make their steps orthogonal.
   std::map<std::string, Shape> matrices = {};
   DType products = DType::kF32;
+  // True: the steps of matrices of one shape are made together, in batches of at most
+  // kMostInBatch elements.
+  bool in_batches = false;
   // Groups that contain every parameter, whose numbers replace those of the options and of
   // `shares`; for a caller that changes each group's rate from step to step. Group k reads the
   // inputs rate_name("lr", k) and rate_name("step_size", k). The latter is [2]: the step size, and
@@ -80,6 +83,10 @@ struct UpdateContext {
   // groups.
   std::vector<UpdateGroup> groups = {};
 };
+// What one batch of Muon's matrices has at most, unless it is a single matrix: with more elements
+// products fill a device one matrix after the other.
+inline constexpr std::int64_t kMostInBatch = std::int64_t{1} << 24;
+
 // The name of a rate input of a group: "lr" for group 0, "lr.1" for the next one.
 std::string rate_name(std::string_view rate, std::size_t group);
 

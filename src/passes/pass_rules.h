@@ -89,8 +89,9 @@ bool streams_states(const PassOptions& o);        // stream_states
 bool keeps_saved(const PassOptions& o);           // keep_saved
 bool decodes_rows(const PassOptions& o);          // gemv
 bool fuses(const PassOptions& o);                 // fuse
-bool computes_by_parts(const PassOptions& o);     // by_parts
-bool overlaps(const PassOptions& o);              // overlap
+bool fuses_updates(const PassOptions& o);
+bool computes_by_parts(const PassOptions& o);  // by_parts
+bool overlaps(const PassOptions& o);           // overlap
 
 // True if the run needs `fuse`, and it is neither switched off nor left out of the compile passes.
 bool will_fuse(const PassOptions& o);

@@ -165,7 +165,7 @@ std::vector<Pass> kernel_passes() {
       {.name = "fuse",
        .doc = "elementwise ops, rows and the views between them as one kernel",
        .needed = fuses,
-       .run = alone<fuse>,
+       .run = [](const Program& p, const PassOptions& o) { return fuse(p, fuses_updates(o)); },
        .compiles = true},
       {.name = "epilogue",
        .doc = "products that add to a tensor, where a sum of both would be a launch",

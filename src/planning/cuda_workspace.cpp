@@ -51,7 +51,7 @@ std::int64_t linear_grad(Call c, Traits) {
 }
 
 std::int64_t scaled_matmul(Call c, Traits) {
-  return c.outputs[0].count() * c.inputs[0].count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
+  return c.inputs[0].count() * c.inputs[1].count() == 0 ? 0 : kCudaGemmWorkspaceBytes;
 }
 
 std::int64_t quantize(Call c, Traits) {
@@ -140,6 +140,7 @@ constexpr WorkspaceRule kRules[] = {
     {"matmul_swiglu_grad", gated_product},
     {"linear_grad", linear_grad},
     {"scaled_matmul", scaled_matmul},
+    {"scaled_matmul_add", scaled_matmul},
     {"quantize", quantize},
     {"quantize_delayed", quantize_delayed},
     {"swiglu_quantized", quantize_delayed},

@@ -102,6 +102,7 @@ const std::vector<Unsupported>& unsupported_ops() {
   static const std::vector<Unsupported> all{
       {"reference", "fused", "put back in place: the oracle runs ops one by one"},
       {"reference", "matmul_add", "decomposed: the oracle rounds as the parts do"},
+      {"reference", "matmul_add_rows", "decomposed: the oracle rounds as the parts do"},
       {"reference", "matmul_bias", "decomposed: the oracle rounds nothing"},
       {"reference", "matmul_swiglu", "decomposed: the oracle runs its parts"},
       {"cpu", "matmul_swiglu", "decomposed: a CPU runs its parts as fast"},
@@ -145,6 +146,9 @@ const std::vector<Unsupported>& unsupported_ops() {
       {"reference", "scaled_matmul", "decomposed into a product and its scale"},
       {"cpu", "scaled_matmul", "decomposed into a product of float32 and its scale"},
       {"null", "scaled_matmul", "stands for devices that decompose it"},
+      {"reference", "scaled_matmul_add", "decomposed into a product, its scale and sums"},
+      {"cpu", "scaled_matmul_add", "decomposed: there is nothing to gain by 8 bits"},
+      {"null", "scaled_matmul_add", "stands for devices that decompose it"},
       {"reference", "cross_entropy_with_grad", "decomposed: the oracle runs ops one by one"},
       {"reference", "adamw_8bit", "decomposed: the oracle runs its parts"},
       {"reference", "multi_adamw", "decomposed: the oracle updates one tensor at a time"},

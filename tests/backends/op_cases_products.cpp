@@ -289,6 +289,33 @@ OpTest scaled_matmul() {
   return out;
 }
 
+// As scaled_matmul(), added to one tensor and to several, in the dtype under test and in float32.
+OpTest scaled_matmul_add() {
+  OpTest out{.op = "scaled_matmul_add",
+             .bound = Bound::kUnfused,
+             .dtypes = {DType::kBF16},
+             .gradient_outputs = {},
+             .floor_share = 0x1p-10};
+  const auto codes = [](Shape shape, Holds holds) {
+    return Operand{.shape = shape, .low = -240.0, .high = 300.0, .holds = holds};
+  };
+  for (const auto& c : {plain, wide}) {
+    for (const std::vector<std::int64_t>& rows :
+         {std::vector<std::int64_t>{32}, {16, 48, 16}, {144, 0, 128}, {0}}) {
+      for (const auto& [n, k] :
+           {std::pair<std::int64_t, std::int64_t>{16, 16}, {48, 1040}, {272, 0}}) {
+        std::int64_t m = 0;
+        for (const std::int64_t count : rows) m += count;
+        OpCase one{{codes({m, k}, Holds::kGradients), codes({n, k}, Holds::kCodes),
+                    wide({}, 0.01, 0.02), wide({}, 3.0, 4.0)}};
+        for (const std::int64_t count : rows) one.operands.push_back(c({count, n}, -2.0, 2.0));
+        out.cases.push_back(std::move(one));
+      }
+    }
+  }
+  return out;
+}
+
 OpCase added_product(Operand a, Operand b, Operand c, bool transpose_a = false,
                      bool transpose_b = false) {
   OpCase out = product(std::move(a), std::move(b), transpose_a, transpose_b);
@@ -320,6 +347,34 @@ OpTest matmul_add() {
           by_parts(added_product(plain({70, 67}), plain({65, 70}), sum({67, 65}), true, true)),
           added_product(plain({2, 3, 5, 7}), plain({2, 3, 4, 7}), sum({2, 3, 5, 4}), false, true),
           added_product(stored({33, 21}, kTransposed), stored({21, 15}, kSliced), sum({33, 15}))}) {
+      out.cases.push_back(std::move(one));
+    }
+  }
+  return out;
+}
+
+// Rows of a product for one tensor and for several, of which some may be empty.
+OpTest matmul_add_rows() {
+  OpTest out{.op = "matmul_add_rows", .bound = Bound::kTerms, .gradient_outputs = {}};
+  const auto added = [](Operand a, Operand b, std::vector<Operand> sums, bool transpose_a = false,
+                        bool transpose_b = false) {
+    OpCase one = product(std::move(a), std::move(b), transpose_a, transpose_b);
+    one.operands.insert(one.operands.end(), sums.begin(), sums.end());
+    return one;
+  };
+  for (const auto& c : {plain, wide}) {
+    const auto sum = [&](std::int64_t rows, std::int64_t n) { return c({rows, n}, -2.0, 2.0); };
+    for (OpCase one :
+         {added(plain({5, 7}), plain({7, 3}), {sum(5, 3)}),
+          added(plain({7, 5}), plain({7, 3}), {sum(2, 3), sum(3, 3)}, true),
+          added(plain({131, 64}), plain({131, 97}), {sum(16, 97), sum(0, 97), sum(48, 97)}, true),
+          added(plain({300, 96}), plain({72, 300}), {sum(64, 72), sum(16, 72), sum(16, 72)}, true,
+                true),
+          added(plain({66, 700}), plain({700, 300}), {sum(1, 300), sum(65, 300)}),
+          added(plain({4, 0}), plain({0, 3}), {sum(1, 3), sum(3, 3)}),
+          added(plain({0, 4}), plain({4, 3}), {sum(0, 3)}),
+          added(stored({33, 20}, kSliced), stored({33, 15}, kSliced), {sum(8, 15), sum(12, 15)},
+                true)}) {
       out.cases.push_back(std::move(one));
     }
   }
@@ -559,6 +614,7 @@ std::vector<OpTest> product_tests() {
        .gradient_outputs = {}},
       matmul(),
       matmul_add(),
+      matmul_add_rows(),
       matmul_bias(),
       matmul_swiglu(),
       matmul_swiglu_grad(),
@@ -572,6 +628,7 @@ std::vector<OpTest> product_tests() {
       swiglu_quantized(false),
       swiglu_quantized(true),
       scaled_matmul(),
+      scaled_matmul_add(),
   };
   for (OpTest& test : gather_tests()) out.push_back(std::move(test));
   for (OpTest& test : sequence_tests()) out.push_back(std::move(test));

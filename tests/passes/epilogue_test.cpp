@@ -84,6 +84,116 @@ TEST_F(EpilogueTest, AnAccumulatedGradientIsWrittenInPlace) {
   EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
 }
 
+// Gradients of weights that one product reads lie side by side, and so do the parts of what they
+// are products of.
+constexpr const char* kTwoGradients = R"(program "p" {
+  input %dy : bf16[6,8]
+  input %x : bf16[6,4]
+  state %grad.v : f32[5,4] !gradient in "grad.vw" at 0 of 32
+  state %grad.w : f32[3,4] !gradient in "grad.vw" at 20 of 32
+  %0 : bf16[6,3] = slice(%dy) {axis=1, start=5, stop=8}
+  %1 : bf16[3,4] = matmul(%0, %x) {transpose_a=true}
+  %2 : f32[3,4] = cast(%1) {dtype=f32}
+  %3 : f32[3,4] = add(%grad.w, %2)
+  %4 : bf16[6,5] = slice(%dy) {axis=1, start=0, stop=5}
+  %5 : bf16[5,4] = matmul(%4, %x) {transpose_a=true}
+  %6 : f32[5,4] = cast(%5) {dtype=f32}
+  %7 : f32[5,4] = add(%grad.v, %6)
+  update %grad.v = %7
+  update %grad.w = %3
+})";
+
+TEST_F(EpilogueTest, OneProductAddsToGradientsThatLieSideBySide) {
+  const Program out = adding(kTwoGradients);
+  EXPECT_THAT(print(out), HasSubstr("%0, %1 : f32[5,4], f32[3,4] = matmul_add_rows(%dy, %x, "
+                                    "%grad.v, %grad.w) {transpose_a=true}"));
+  EXPECT_EQ(out.nodes.size(), 1u);
+  EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
+}
+
+// Products of their own round before they are added.
+TEST_F(EpilogueTest, SumsOfOneProductAreThoseOfEach) {
+  const std::string text = R"(program "p" {
+    input %dy : bf16[96,400]
+    input %x : bf16[96,64]
+    state %grad.v : f32[272,64] !gradient in "grad.vw" at 0 of 25600
+    state %grad.w : f32[128,64] !gradient in "grad.vw" at 17408 of 25600
+    %0 : bf16[96,272] = slice(%dy) {axis=1, start=0, stop=272}
+    %1 : bf16[272,64] = matmul(%0, %x) {transpose_a=true}
+    %2 : f32[272,64] = cast(%1) {dtype=f32}
+    %3 : f32[272,64] = add(%grad.v, %2)
+    %4 : bf16[96,128] = slice(%dy) {axis=1, start=272, stop=400}
+    %5 : bf16[128,64] = matmul(%4, %x) {transpose_a=true}
+    %6 : f32[128,64] = cast(%5) {dtype=f32}
+    %7 : f32[128,64] = add(%grad.w, %6)
+    update %grad.v = %3
+    update %grad.w = %7
+  })";
+  const Program plain = parse_program(text), joined = adding(text);
+  ASSERT_THAT(print(joined), HasSubstr("matmul_add_rows"));
+  const Tensors leaves = testing::random_leaves(plain);
+  for (const testing::Backend& backend : testing::backends_under_test()) {
+    SCOPED_TRACE(backend.name);
+    const auto device = backend.make({.threads = 2});
+    const Tensors each = testing::run_program(*device, plain, leaves);
+    for (const auto& [name, value] : testing::run_program(*device, joined, leaves)) {
+      const std::vector<double> a = testing::to_doubles(value),
+                                b = testing::to_doubles(each.at(name));
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 0.5) << name << " " << i;
+    }
+  }
+}
+
+// Parts in another order than the leaves, with a gap, of other tensors or in other blocks, and sums
+// that are read before the last of them is made.
+TEST_F(EpilogueTest, OtherSumsStayApart) {
+  const auto changed = [](const std::string& from, const std::string& to) {
+    std::string text = kTwoGradients;
+    const auto at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+  };
+  for (const std::string& text :
+       {changed("start=5, stop=8", "start=4, stop=7"),
+        changed("start=0, stop=5", "start=1, stop=6"),
+        changed("in \"grad.vw\" at 20 of 32", "in \"grad.uw\" at 20 of 32"),
+        changed("%4 : bf16[6,5] = slice(%dy)",
+                "%8 : bf16[6,8] = exp(%dy)\n  %4 : bf16[6,5] = slice(%8)"),
+        changed("update %grad.v",
+                "%8 : f32[3,4] = exp(%3)\n  output \"y\" = %8\n  update %grad.v")}) {
+    const bool is_read_late = text.contains("output");
+    EXPECT_EQ(text_of(text).contains("matmul_add_rows"), is_read_late) << text;
+  }
+}
+
+// The same of codes, whose product alone takes bfloat16.
+TEST_F(EpilogueTest, AProductOfCodesAddsToGradientsThatLieSideBySide) {
+  const std::string text = R"(program "p" {
+    input %dy : f8e5m2[48,32]
+    input %x : f8e4m3[16,32]
+    input %of_dy : f32[]
+    input %of_x : f32[]
+    state %grad.v : f32[16,16] !gradient in "grad.vw" at 0 of 768
+    state %grad.w : f32[32,16] !gradient in "grad.vw" at 256 of 768
+    %0 : f8e5m2[16,32] = slice(%dy) {axis=0, start=0, stop=16}
+    %1 : bf16[16,16] = scaled_matmul(%0, %x, %of_dy, %of_x) {dtype=bf16}
+    %2 : f32[16,16] = cast(%1) {dtype=f32}
+    %3 : f32[16,16] = add(%grad.v, %2)
+    %4 : f8e5m2[32,32] = slice(%dy) {axis=0, start=16, stop=48}
+    %5 : bf16[32,16] = scaled_matmul(%4, %x, %of_dy, %of_x) {dtype=bf16}
+    %6 : f32[32,16] = cast(%5) {dtype=f32}
+    %7 : f32[32,16] = add(%grad.w, %6)
+    update %grad.v = %3
+    update %grad.w = %7
+  })";
+  const Program out = adding(text);
+  EXPECT_THAT(print(out),
+              HasSubstr("= scaled_matmul_add(%dy, %x, %of_dy, %of_x, %grad.v, %grad.w)"));
+  EXPECT_EQ(out.nodes.size(), 1u);
+  EXPECT_TRUE(updates_out_of_place(out, plan_buffers(out)).empty());
+}
+
 TEST_F(EpilogueTest, OfTwoProductsTheLaterOneAdds) {
   EXPECT_THAT(text_of(R"(program "p" {
     input %a : f32[3,4]

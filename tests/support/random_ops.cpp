@@ -313,10 +313,15 @@ void RandomOps::multiply_quantized() {
   const std::vector<Val> a = dice_.chance(0.5) ? codes(DType::kF8E5M2, 57344.0)
                                                : codes(DType::kF8E4M3, 448.0),
                          b = codes(DType::kF8E4M3, 448.0);
-  const Val y = b_.call1("scaled_matmul",
-                         {a[dice_.chance(0.5) ? 0 : 1], b[dice_.chance(0.5) ? 0 : 1], a[2], b[2]},
-                         {{"dtype", dice_.pick({DType::kF32, DType::kBF16})}});
-  keep(y, 16.0 * 4.4 * 4.4 * 1.2);  // of elements of two, and of products of them in swiglu
+  const std::vector<Val> operands{a[dice_.chance(0.5) ? 0 : 1], b[dice_.chance(0.5) ? 0 : 1], a[2],
+                                  b[2]};
+  const DType dtype = dice_.pick({DType::kF32, DType::kBF16});
+  const double reach = 16.0 * 4.4 * 4.4 * 1.2;  // of elements of two, and of products in swiglu
+  if (dice_.chance(0.7))
+    return keep(b_.call1("scaled_matmul", operands, {{"dtype", dtype}}), reach);
+  std::vector<Val> added = operands;
+  added.push_back(operand({dtype, {16, 16}}));
+  keep(b_.call1("scaled_matmul_add", added), reach + 2.0);
 }
 
 void RandomOps::multiply() {
@@ -345,15 +350,27 @@ void RandomOps::multiply() {
       return keep(both[static_cast<std::size_t>(dice_.between(0, 1))], 4.0 * 6);
     }
     case 0: return keep(ops::add(in_dtype(y, DType::kF32), operand(f32(y.shape()))), reach + 2.0);
-    case 1:
-      return keep(
-          b_.call1("matmul_add", {operand({dtype, a}), operand({dtype, c}), operand(y.type())},
-                   {{"transpose_a", ta}, {"transpose_b", tb}}),
-          reach + 2.0);
+    case 1: {
+      const std::vector<Val> factors{operand({dtype, a}), operand({dtype, c})};
+      const Attrs attrs{{"transpose_a", ta}, {"transpose_b", tb}};
+      if (a.rank() == 2 && m > 1 && dice_.chance(0.5)) return multiply_rows(factors, attrs, {m, n});
+      return keep(b_.call1("matmul_add", {factors[0], factors[1], operand(y.type())}, attrs),
+                  reach + 2.0);
+    }
     case 2: return differentiable_ ? keep(y, reach) : multiply_row();
     case 7: return differentiable_ ? keep(y, reach) : multiply_gated();
     default: keep(y, reach);
   }
+}
+
+// A product whose first row is added to one tensor, and the others to another.
+void RandomOps::multiply_rows(std::vector<Val> operands, const Attrs& attrs, const Shape& shape) {
+  const DType dtype = operands[0].dtype();
+  const auto k = static_cast<double>(operands[0].type().count() / shape[0]);
+  operands.push_back(operand({dtype, {1, shape[1]}}));
+  operands.push_back(operand({dtype, {shape[0] - 1, shape[1]}}));
+  const std::vector<Val> sums = b_.call(find_op("matmul_add_rows"), operands, attrs);
+  for (const Val& sum : sums) keep(sum, 4.0 * k + 2.0);
 }
 
 // A product that ends with SwiGLU, or with its gradients: of programs without gradients.

@@ -89,6 +89,7 @@ class RandomOps {
   void rotate();
   void multiply();
   void multiply_row();
+  void multiply_rows(std::vector<Val> operands, const Attrs& attrs, const Shape& shape);
   void multiply_gated();
   void multiply_quantized();
   std::vector<Val> refreshed(Attrs attrs, Val last);

@@ -7,6 +7,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
 #include "planning/cpu_plans.h"
+#include "runtime/added_rows.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/matmul.cpp"
@@ -65,6 +66,7 @@ struct Product {
   Matrix a, b;
   TensorRef y;
   const TensorRef* addend;  // dense, of y's type, all or none of it in y's storage; or nullptr
+  float beta;               // the factor of the addend
   const TensorRef* bias;    // a row of y's dtype, dense; or nullptr
   float* scratch;           // floats_per_thread() for each thread
   float* shared;            // shared_floats(), where all threads read what is packed
@@ -229,13 +231,19 @@ void pack_shared_columns(const Product& p, const PanelOf& panel, std::int64_t jo
   }
 }
 
-// sum[i] += x[begin + i]
-void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float* sum) {
+// sum[i] += factor · x[begin + i]
+void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float factor,
+              float* sum) {
   const auto bytes = static_cast<std::int64_t>(size_of(x.dtype));
   Tile tile;
   for (std::int64_t i = 0; i < count; i += kTile) {
     const std::int64_t n = std::min(kTile, count - i);
     to_floats(x.as<const std::byte>() + (begin + i) * bytes, x.dtype, 1, n, tile.data);
+    if (factor != 1.0f) {
+      const V scale = splat(factor);
+      map([&](V c) HWY_ATTR { return scale * c; }, n, tile.data,
+          static_cast<const float*>(tile.data));
+    }
     map(functors::Add(), n, sum + i, static_cast<const float*>(tile.data),
         static_cast<const float*>(sum + i));
   }
@@ -244,11 +252,11 @@ void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float*
 // y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias), which may overwrite `sum`.
 void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t count) {
   const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
-  if (p.addend != nullptr) add_part(*p.addend, begin, count, sum);
+  if (p.addend != nullptr) add_part(*p.addend, begin, count, p.beta, sum);
   for (std::int64_t i = 0; p.bias != nullptr && i < count;) {
     const std::int64_t column = (begin + i) % p.plan.n;
     const std::int64_t n = std::min(p.plan.n - column, count - i);
-    add_part(*p.bias, column, n, sum + i);
+    add_part(*p.bias, column, n, 1.0f, sum + i);
     i += n;
   }
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
@@ -449,11 +457,27 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
   }
 }
 
+// A sum of no products: y = beta · c.
+void scale_addend(const TensorRef& c, float beta, const TensorRef& y) {
+  const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
+  if (beta == 1.0f) {
+    if (c.data != y.data) std::memcpy(y.data, c.data, static_cast<std::size_t>(y.count() * bytes));
+    return;
+  }
+  for (std::int64_t i = 0; i < y.count(); i += kTile) {
+    const std::int64_t n = std::min(kTile, y.count() - i);
+    float sums[kTile] = {};
+    add_part(c, i, n, beta, sums);
+    from_floats(sums, n, y.dtype, y.as<std::byte>() + i * bytes);
+  }
+}
+
 // Facts about a product that are known before its operands have addresses.
 struct ProductPlan {
   GemmPlan gemm;
   Bf16Products way = bf16_products();
   bool transpose_a = false, transpose_b = false;
+  float beta = 1;  // of what is added to
 };
 
 void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
@@ -467,7 +491,7 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
     const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
     if (has_bias) return repeat_row(*bias, y);
     if (addend == nullptr) std::memset(y.data, 0, bytes);
-    if (addend != nullptr && addend->data != y.data) std::memcpy(y.data, addend->data, bytes);
+    if (addend != nullptr) scale_addend(*addend, planned.beta, y);
     return;
   }
   Product p{.plan = plan,
@@ -476,6 +500,7 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
             .b = as_matrix(b, !planned.transpose_b),
             .y = y,
             .addend = addend,
+            .beta = planned.beta,
             .bias = bias,
             .scratch = reinterpret_cast<float*>(call.workspace.data()),
             .shared = nullptr,
@@ -499,6 +524,8 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   ProductPlan plan;
   plan.transpose_a = spec.attrs.flag("transpose_a");
   plan.transpose_b = spec.attrs.flag("transpose_b");
+  if (spec.op->find_attr("beta") != nullptr)
+    plan.beta = static_cast<float>(spec.attrs.real("beta"));
   const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = a.shape.back(plan.transpose_a);
   const std::int64_t count = y.shape.product();
   plan.gemm = plan_gemm(count == 0 ? 0 : count / (m * n), m, n, k, a.dtype, y.dtype,
@@ -520,10 +547,21 @@ namespace tracestep::cpu {
 
 HWY_EXPORT(matmul_preparation);
 
+namespace {
+
+std::unique_ptr<PreparedKernel> prepare_rows(KernelSpec spec, const LaunchContext& context) {
+  return prepare_added_rows(spec, [&](KernelSpec sum) {
+    return HWY_DYNAMIC_DISPATCH(matmul_preparation)()(std::move(sum), context);
+  });
+}
+
+}  // namespace
+
 void add_matmul_kernels(KernelTable& table) {
   for (const char* op : {"matmul", "matmul_add", "matmul_bias"}) {
     table.add_planned(op, HWY_DYNAMIC_DISPATCH(matmul_preparation)());
   }
+  table.add_planned("matmul_add_rows", prepare_rows);
 }
 
 }  // namespace tracestep::cpu

@@ -50,11 +50,8 @@ double norm_of(const Matrix& x) {
   return static_cast<double>(std::sqrt(sum));
 }
 
-void newton_schulz(const KernelCall& call) {
-  const View<double> in(call.inputs[0]), out(call.outputs[0]);
-  const Shape& shape = call.inputs[0].shape;
-  Matrix x{shape[0], shape[1]};
-  for_each_index(shape, [&](const Dims& i) { x.at(i[0], i[1]) = in[i]; });
+// One matrix, in place.
+void iterate(Matrix& x) {
   const double norm = std::max(norm_of(x), 1e-7);
   for (double& value : x.values) value /= norm;
   for (int step = 0; step < 5; ++step) {
@@ -64,7 +61,20 @@ void newton_schulz(const KernelCall& call) {
       x.values[i] = 3.4445 * x.values[i] - 4.7750 * cubic.values[i] + 2.0315 * quintic.values[i];
     }
   }
-  for_each_index(shape, [&](const Dims& i) { out[i] = x.at(i[0], i[1]); });
+}
+
+void newton_schulz(const KernelCall& call) {
+  const View<double> in(call.inputs[0]), out(call.outputs[0]);
+  const Shape& shape = call.inputs[0].shape;
+  const int rank = shape.rank();
+  const Shape matrix{shape.back(1), shape.back(0)};
+  for (std::int64_t m = 0; m < (rank == 2 ? 1 : shape[0]); ++m) {
+    Matrix x{matrix[0], matrix[1]};
+    const auto place = [&](const Dims& i) { return rank == 2 ? i : Dims{m, i[0], i[1]}; };
+    for_each_index(matrix, [&](const Dims& i) { x.at(i[0], i[1]) = in[place(i)]; });
+    iterate(x);
+    for_each_index(matrix, [&](const Dims& i) { out[place(i)] = x.at(i[0], i[1]); });
+  }
 }
 
 }  // namespace

@@ -55,6 +55,28 @@ bool is_gated(const Node& node) {
   return node.op->name.starts_with("matmul_swiglu");
 }
 
+// True if the rows of one product are added to tensors, of which there may be several.
+bool is_of_added_rows(const Node& node) {
+  return node.op->name == "matmul_add_rows" || node.op->name == "scaled_matmul_add";
+}
+
+// The op that takes as long, and how many of the node's operands are like its.
+std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
+  if (node.op->name == "matmul_add_rows") return {"matmul_add", 3};
+  if (node.op->name == "scaled_matmul_add") return {"scaled_matmul", 4};
+  // A bias is a row.
+  if (node.op->product && node.inputs.size() == 3) return {"matmul", 2};
+  return {node.op->name, node.inputs.size()};
+}
+
+// The rows of a product.
+std::int64_t height_of(const Program& program, const Node& node) {
+  if (!is_of_added_rows(node)) return program.type(node.outputs[0]).shape.back(1);
+  std::int64_t out = 0;
+  for (const ValueId id : node.outputs) out += program.type(id).shape[0];
+  return out;
+}
+
 // K of a product.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
@@ -90,11 +112,12 @@ double whole_tiles(std::int64_t m, std::int64_t n) {
 // How the CPU cuts a product into blocks, and what each of them packs.
 void add_cpu_product(const Program& program, const Node& node, int threads, Efforts& amounts) {
   const Type& y = program.type(node.outputs[0]);
-  const std::int64_t m = y.shape.back(1), n = y.shape.back(0), k = depth_of(program, node);
+  const std::int64_t m = height_of(program, node), n = y.shape.back(0), k = depth_of(program, node);
   if (y.count() == 0 || k == 0) return;
-  const bool adds = node.inputs.size() == 3;
+  const bool adds = node.inputs.size() >= 3;
   const DType operands = program.type(node.inputs[0]).dtype;
-  const GemmPlan plan = plan_gemm(y.count() / (m * n), m, n, k, operands, y.dtype, threads, adds);
+  const std::int64_t batch_count = is_of_added_rows(node) ? 1 : y.count() / (m * n);
+  const GemmPlan plan = plan_gemm(batch_count, m, n, k, operands, y.dtype, threads, adds);
   if (plan.is_vector) return;
   // The other threads wait for the one with the most blocks.
   const auto jobs = static_cast<double>(plan.jobs());
@@ -238,18 +261,20 @@ class Counting {
 }  // namespace
 
 std::string work_name(const Program& program, const Node& node) {
-  // A bias is a row: the time is the product's.
-  const bool is_biased = node.op->product && node.inputs.size() == 3;
-  std::string out = (is_biased ? "matmul" : node.op->name) + " ";
+  const auto [op, operands] = op_timed(node);
+  std::string out = fmt::format("{} ", op);
   std::set<DType> named;
-  for (ValueId v : std::span(node.inputs).first(is_biased ? 2 : node.inputs.size())) {
+  for (ValueId v : std::span(node.inputs).first(operands)) {
     const DType dtype = program.type(v).dtype;
     const bool is_new = named.insert(dtype).second;
-    if (node.op->is_variadic() && !is_new) continue;  // many of the same, or of the same few
+    const bool has_many = node.op->is_variadic() && !is_of_added_rows(node);
+    if (has_many && !is_new) continue;  // many of the same, or of the same few
     out += fmt::format("{}{}", out.ends_with(' ') ? "" : ",", name_of(dtype));
   }
   const Type& result = program.type(node.outputs[0]);
-  out += fmt::format(">{}", name_of(result.dtype));
+  // Products of codes are measured with results in bfloat16.
+  const bool is_of_codes = node.op->name == "scaled_matmul_add";
+  out += fmt::format(">{}", name_of(is_of_codes ? DType::kBF16 : result.dtype));
   if (node.op->kernel_class == KernelClass::kGemm && has_orders(node)) {
     out += ' ';
     out +=
@@ -273,7 +298,7 @@ std::string work_name(const Program& program, const Node& node) {
 ProductShape product_shape(const Program& program, const Node& node) {
   const Shape& y = program.type(node.outputs[0]).shape;
   if (node.op->kernel_class != KernelClass::kGemm || y.rank() > 2 || is_gated(node)) return {};
-  return {.m = y.back(1), .n = y.back(0), .k = depth_of(program, node)};
+  return {.m = height_of(program, node), .n = y.back(0), .k = depth_of(program, node)};
 }
 
 std::string_view name_of(Effort effort) {

@@ -40,7 +40,8 @@ class Fused final : public PreparedKernel {
 };
 
 FusedKernels::Call fused_call(const KernelSpec& spec) {
-  return {spec.attrs.region("body"), operands_of(spec.inputs), operands_of(spec.outputs)};
+  return {spec.attrs.region("body"), operands_of(spec.inputs), operands_of(spec.outputs),
+          spec.attrs.flag("in_place")};
 }
 
 std::unique_ptr<PreparedKernel> prepare_fused(KernelSpec spec, const LaunchContext& context) {
@@ -50,7 +51,7 @@ std::unique_ptr<PreparedKernel> prepare_fused(KernelSpec spec, const LaunchConte
 FusedText text_of(const FusedKernels::Call& call) {
   const auto walk = find_walk(call.body);
   if (!walk) fail_usage("fused", "the body is no single walk; decompose it");
-  return write_fused_kernel(*walk, call.operands, call.results);
+  return write_fused_kernel(*walk, call.operands, call.results, call.in_place);
 }
 
 }  // namespace

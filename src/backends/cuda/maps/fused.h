@@ -48,6 +48,7 @@ class FusedKernels {
   struct Call {
     const Program& body;
     std::vector<FusedOperand> operands, results;
+    bool in_place = false;  // results may lie where operands do
   };
   // Compiles what is missing for the fused nodes among the calls, on as many threads as there are
   // cores. Throws as prepare().

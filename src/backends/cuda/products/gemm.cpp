@@ -51,6 +51,7 @@ struct Hash {
     mix(static_cast<int>(p.dtype) * 4 + p.a_transposed * 2 + p.b_transposed);
     mix(p.bias_alignment);
     mix(p.sum_dtype ? 1 + static_cast<int>(*p.sum_dtype) : 0);
+    mix(std::bit_cast<std::int32_t>(p.beta));
     mix(p.scaled ? 1 + static_cast<int>(p.scaled->b_dtype) : 0);
     return h;
   }
@@ -65,6 +66,7 @@ std::string GemmProblem::str() const {
                   b_transposed ? "t" : "n", b_leading, b_batch, b_alignment, y_alignment);
   if (y_leading > 0) out += fmt::format(" in rows of {}", y_leading);
   if (sum_dtype) out += fmt::format(" added to {}", name_of(*sum_dtype));
+  if (beta != 1) out += fmt::format(" times {}", beta);
   if (bias_alignment > 0) out += fmt::format(" bias/{}", bias_alignment);
   if (scaled)
     out += fmt::format(" by {} to {}", name_of(scaled->b_dtype), name_of(scaled->y_dtype));
@@ -223,7 +225,7 @@ struct Gemm::Impl {
 
   cublasStatus_t run(const Product& p, const cublasLtMatmulAlgo_t& algorithm, const void* a,
                      const void* b, void* y, void* workspace, const void* c) const {
-    const float alpha = 1.0f, beta = p.problem.sum_dtype ? 1.0f : 0.0f;
+    const float alpha = 1.0f, beta = p.problem.sum_dtype ? p.problem.beta : 0.0f;
     if (p.problem.bias_alignment > 0) point_at_bias(p, std::exchange(c, nullptr));
     return library.matmul(handle, p.desc, &alpha, b, p.b, a, p.a, &beta, c != nullptr ? c : y, p.y,
                           y, p.y, &algorithm, workspace, workspace_bytes, stream.handle);
@@ -313,9 +315,9 @@ void Gemm::multiply(const Product& product, const void* a, const void* b, void* 
 }
 
 void Gemm::multiply_scaled(const Product& product, const void* a, const void* b, Scales scales,
-                           void* y, void* workspace) const {
+                           void* y, void* workspace, const void* c) const {
   impl_->point_at(product, scales);
-  multiply(product, a, b, y, workspace);
+  multiply(product, a, b, y, workspace, c);
 }
 
 std::string Gemm::describe() const {

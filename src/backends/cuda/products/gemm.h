@@ -13,8 +13,8 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b] (+ c[b], or a bias to each row), all row by row: A' is [m,k], B' is [k,n], y
-// and c are dense (a single matrix y may have longer rows).
+// y[b] = A'[b] · B'[b] (+ beta·c[b], or a bias to each row), all row by row: A' is [m,k], B' is
+// [k,n], y and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   // The distance in elements from row to row, as stored.
@@ -26,6 +26,7 @@ struct GemmProblem {
   DType dtype = DType::kF32;
   // The dtype of y and c; nullopt: there is no c, and y has `dtype`.
   std::optional<DType> sum_dtype = {};
+  float beta = 1;  // the factor of c
   // Set if operands are 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and
   // of y.
   struct Scaled {
@@ -92,9 +93,9 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // Queues a product of codes with these scales.
+  // Queues a product of codes with these scales; `c` as in multiply().
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
-                       void* workspace) const;
+                       void* workspace, const void* c = nullptr) const;
   // How choices were made: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 

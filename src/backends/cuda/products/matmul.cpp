@@ -1,5 +1,6 @@
-// matmul, matmul_add and matmul_bias: pass the operands to the library without copies. A product is
-// prepared for the guaranteed alignment of its operands, since their addresses are not known yet.
+// matmul, matmul_add, matmul_add_rows and matmul_bias: pass the operands to the library without
+// copies. A product is prepared for the guaranteed alignment of its operands, since their addresses
+// are not known yet.
 // Products by parts (split/product.h) and those of few rows (thin_product.h) are our own.
 #include <algorithm>
 
@@ -9,6 +10,7 @@
 #include "backends/cuda/products/padded_product.h"
 #include "backends/cuda/products/thin_product.h"
 #include "backends/cuda/split/product.h"
+#include "runtime/added_rows.h"
 #include "runtime/allocator.h"
 
 namespace tracestep::cuda {
@@ -77,6 +79,7 @@ GemmProblem problem_of(const KernelSpec& spec) {
     p.bias_alignment = alignment_of_rows(spec.inputs[2], 0, 0);
   } else if (spec.inputs.size() == 3) {
     p.sum_dtype = y.dtype;
+    p.beta = static_cast<float>(spec.attrs.real("beta"));
     p.y_alignment = std::min(p.y_alignment, alignment_of_rows(spec.inputs[2], p.n, y_batch));
   }
   return p;
@@ -295,10 +298,12 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
-// A product of 8-bit codes, both stored along K.
+// A product of 8-bit codes, both stored along K, alone or added to a tensor.
 GemmProblem scaled_problem(const KernelSpec& spec) {
+  constexpr std::size_t kAddend = 4;
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
   const std::int64_t k = a.shape[1], n = b.shape[0];
+  const bool adds = spec.inputs.size() > kAddend;
   return {.m = a.shape[0],
           .n = n,
           .k = k,
@@ -306,10 +311,13 @@ GemmProblem scaled_problem(const KernelSpec& spec) {
           .b_leading = k,
           .b_transposed = true,
           .dtype = a.dtype,
+          .sum_dtype = adds ? std::optional(y.dtype) : std::nullopt,
           .scaled = GemmProblem::Scaled{.b_dtype = b.dtype, .y_dtype = y.dtype},
           .a_alignment = alignment_of_rows(a, k, 0),
           .b_alignment = alignment_of_rows(b, k, 0),
-          .y_alignment = alignment_of_rows(y, n, 0)};
+          .y_alignment = adds ? std::min(alignment_of_rows(y, n, 0),
+                                         alignment_of_rows(spec.inputs[kAddend], n, 0))
+                              : alignment_of_rows(y, n, 0)};
 }
 
 class ScaledMatmul final : public PreparedKernel {
@@ -320,8 +328,9 @@ class ScaledMatmul final : public PreparedKernel {
   void launch(const LaunchOperands& at, const LaunchContext&) override {
     const Gemm::Scales scales{static_cast<const float*>(at.inputs[2]),
                               static_cast<const float*>(at.inputs[3])};
+    const void* c = at.inputs.size() > 4 ? at.inputs[4] : nullptr;
     stream_.gemm->multiply_scaled(product_, at.inputs[0], at.inputs[1], scales, at.outputs[0],
-                                  at.workspace);
+                                  at.workspace, c);
   }
 
   void tune(Allocator& memory) override { tune_product(product_, spec_, stream_, memory); }
@@ -351,7 +360,8 @@ void empty_sum_kernel(const KernelCall& call) {
     if (repeated != cudaSuccess) fail_launch(call, repeated);
     return;
   }
-  const void* c = call.op.donates.empty() ? nullptr : call.inputs[2].data;
+  const bool adds = !call.op.donates.empty() || call.op.donates_in_groups;
+  const void* c = adds ? call.inputs.back().data : nullptr;
   if (y.count() == 0 || c == y.data) return;
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
   const cudaStream_t stream = stream_of(call).handle;
@@ -376,10 +386,16 @@ std::unique_ptr<PreparedKernel> prepare_matmul(KernelSpec spec, const LaunchCont
   const CudaStream& stream = stream_of(context);
   const GemmProblem problem = problem_of(spec);
   const bool rounds = stream.tf32 && problem.dtype == DType::kF32;
-  if (is_thin(problem) && !rounds) return std::make_unique<ThinMatmul>(problem, stream);
+  if (is_thin(problem) && problem.beta == 1 && !rounds)
+    return std::make_unique<ThinMatmul>(problem, stream);
   if (PaddedProduct::applies(problem, spec.workspace_bytes))
     return std::make_unique<PaddedMatmul>(std::move(spec), stream);
   return std::make_unique<Matmul>(std::move(spec), stream);
+}
+
+std::unique_ptr<PreparedKernel> prepare_rows(KernelSpec spec, const LaunchContext& context) {
+  return prepare_added_rows(
+      spec, [&](KernelSpec sum) { return prepare_matmul(std::move(sum), context); });
 }
 
 std::unique_ptr<PreparedKernel> prepare_scaled(KernelSpec spec, const LaunchContext& context) {
@@ -389,14 +405,21 @@ std::unique_ptr<PreparedKernel> prepare_scaled(KernelSpec spec, const LaunchCont
   return std::make_unique<ScaledMatmul>(std::move(spec), stream_of(context));
 }
 
+std::unique_ptr<PreparedKernel> prepare_scaled_rows(KernelSpec spec, const LaunchContext& context) {
+  return prepare_added_rows(
+      spec, [&](KernelSpec sum) { return prepare_scaled(std::move(sum), context); });
+}
+
 }  // namespace
 
 void add_matmul_kernels(KernelTable& table) {
   table.add_planned("matmul", prepare_matmul);
   table.add_planned("matmul_add", prepare_matmul);
+  table.add_planned("matmul_add_rows", prepare_rows);
   table.add_planned("matmul_bias", prepare_matmul);
   table.add_planned("linear_grad", prepare_linear_grad);
   table.add_planned("scaled_matmul", prepare_scaled);
+  table.add_planned("scaled_matmul_add", prepare_scaled_rows);
 }
 
 }  // namespace tracestep::cuda
