@@ -73,8 +73,8 @@ def run_in_steps(command, begins, step_seconds, left, extra=None):
     return (None if cut else status), text, cut
 
 
-def peaks_agree(output):
-    """Problems in a JSON result of bench: rows that are not ok, or peaks not as predicted."""
+def peaks_agree(output, ranks=1):
+    """Problems in a JSON result of bench: rows that are not ok, or bytes not as predicted, on one of `ranks` as well."""
     rows = json.loads(output[output.index("{"):output.rindex("}") + 1])["rows"]
     problems = [] if rows else ["no rows"]
     for row in rows:
@@ -84,4 +84,6 @@ def peaks_agree(output):
         elif row["peak_bytes"] != row["predicted_peak_bytes"]:
             problems.append(f"{name}: peak {row['peak_bytes']}, predicted "
                             f"{row['predicted_peak_bytes']}")
+        elif ranks > 1 and row["ranks_as_predicted"] != ranks:
+            problems.append(f"{name}: bytes of {row['ranks_as_predicted']} of {ranks} ranks are as predicted")
     return problems

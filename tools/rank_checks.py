@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Training by two processes with a device each: what it computes and holds in every form, and how it
-ends when one of them fails.
+"""Training by two or more processes with a device each: what it computes and holds in every form, and
+how it ends when one of two fails.
 
     tools/rank_checks.py --device cuda   # two GPUs, by NCCL; a section of tools/test_gpu
     tools/rank_checks.py --device cpu    # the same table by MPI, anywhere
+    tools/rank_checks.py --device cuda --ranks 4 --only "train|peaks"   # the forms alone, on four GPUs
 
-A form must train to the losses and gradient norms of one device on the same batches, in peaks as
-predicted. A rank that is killed, stopped, held in the middle of a step, without room on its disk or given
+A form must train to the losses and gradient norms of one device on the same batches, in peaks and received
+bytes as predicted on every rank. A rank that is killed, stopped, held in the middle of a step, without room on its disk or given
 other options must end both, with one message, and leave the last checkpoint usable.
 """
 import argparse
@@ -28,14 +29,7 @@ from checked_runs import Result, finish, peaks_agree, run, start, tail
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 VOCABULARY = 512
-MODEL = ["--d-model", "128", "--d-ff", "352", "--layers", "2", "--heads", "4", "--context", "32"]
-BATCH, STEPS = 8, 20
-# (--parallel, more options, part of the batch in a micro-batch)
-FORMS = [("dp=2", [], 1), ("dp=2,bucket=1MiB,overlap=updates", [], 1), ("dp=2,shard=1", [], 1),
-         ("dp=2,shard=2", [], 1), ("dp=2,shard=3", [], 1), ("dp=2,shard=3,prefetch=2", [], 1),
-         ("tp=2", [], 1), ("tp=2,sp", [], 1), ("dp=2", ["--accumulate", "2"], 2),
-         ("dp=2", ["--recompute", "blocks"], 1)]
-EAGER_TOO = ("dp=2", "dp=2,shard=3", "tp=2")
+STEPS = 20
 PRECISIONS = ("fp32", "bf16")
 # Relative; of the first and the last loss, and of the gradient norms of those steps.
 TOLERANCES = {"fp32": {"loss": 1e-5, "grad_norm": 1e-4}, "bf16": {"loss": 1e-2, "grad_norm": 5e-2}}
@@ -57,42 +51,65 @@ while not os.WIFSIGNALED(state := os.waitpid(process, WALL)[1]) and not os.WIFEX
 """
 
 
+def forms_of(ranks):
+    """(--parallel, more options, part of the batch in a micro-batch)"""
+    n = ranks
+    out = [(f"dp={n}", [], 1), (f"dp={n},bucket=1MiB,overlap=updates", [], 1), (f"dp={n},shard=1", [], 1),
+           (f"dp={n},shard=2", [], 1), (f"dp={n},shard=3", [], 1), (f"dp={n},shard=3,prefetch=2", [], 1),
+           (f"tp={n}", [], 1), (f"tp={n},sp", [], 1), (f"tp={n},overlap=off", [], 1), (f"tp={n},overlap=halves", [], 1),
+           (f"tp={n},sp,overlap=halves", [], 1), (f"dp={n}", ["--accumulate", "2"], 2),
+           (f"tp={n},overlap=halves", ["--accumulate", "2"], 2), (f"dp={n}", ["--recompute", "blocks"], 1)]
+    for tensor in (2, 4):
+        if n % tensor != 0 or n <= tensor:
+            continue
+        both = f"dp={n // tensor},tp={tensor}"
+        out += [(both, [], 1), (f"{both},sp", [], 1), *((f"{both},shard={stage}", [], 1) for stage in (1, 2, 3)),
+                (f"{both},sp,shard=3", [], 1), (both, ["--accumulate", "2"], 2)]
+    return out
+
+
+def eager_too(ranks):
+    return (f"dp={ranks}", f"dp={ranks},shard=3", f"tp={ranks}")
+
+
 class Skipped(Exception):
     """Why a check cannot be made here."""
 
 
 class Trainings:
-    """Runs the program in `folder`, on one device or in two processes."""
+    """Runs the program in `folder`, on one device or in `ranks` processes; in two, where one of them fails."""
 
     ports = itertools.count(29600)
 
-    def __init__(self, program, device, folder):
-        self.program, self.device, self.folder = str(program), device, folder
+    def __init__(self, program, device, folder, ranks=2):
+        self.program, self.device, self.folder, self.ranks = str(program), device, folder, ranks
+        self.batch = max(8, 2 * ranks)
+        self.model = ["--d-model", "128", "--d-ff", "352", "--layers", "2", "--heads", str(max(4, ranks)), "--context", "32"]
         dice = random.Random(1)
         tokens = [dice.randrange(VOCABULARY) for _ in range(20000)]
         (folder / "tokens.bin").write_bytes(struct.pack(f"<{len(tokens)}H", *tokens))
 
-    def launch(self, options=()):
-        return [self.program, "launch", "-n", "2", *options, "--"]
+    def launch(self, options=(), ranks=2):
+        return [self.program, "launch", "-n", str(ranks), *options, "--"]
 
     def on_device(self):
         return ["--device", self.device, *(["--threads", "1"] if self.device == "cpu" else [])]
 
     def train(self, name, *more):
         return ["train", "--tokens", "tokens.bin", "--token-dtype", "uint16", "--vocab",
-                str(VOCABULARY), *MODEL, *self.on_device(), "--log", name + ".jsonl", *more]
+                str(VOCABULARY), *self.model, *self.on_device(), "--log", name + ".jsonl", *more]
 
     def bench(self, *more):
-        return ["bench", "--mode", "step", "--vocab", str(VOCABULARY), *MODEL, *self.on_device(),
+        return ["bench", "--mode", "step", "--vocab", str(VOCABULARY), *self.model, *self.on_device(),
                 "--warmup", "1", "--steps", "1", "--roof", "0", "--format", "json", *more]
 
-    def run(self, words, in_two=False, options=()):
+    def run(self, words, together=False, options=(), extra=None):
         """(exit status, output)"""
-        command = [*(self.launch(options) if in_two else [self.program]), *words]
-        return run(command, RUN_SECONDS, {"TRACESTEP_LOG": "quiet"}, self.folder)
+        command = [*(self.launch(options, self.ranks) if together else [self.program]), *words]
+        return run(command, RUN_SECONDS, {"TRACESTEP_LOG": "quiet", **(extra or {})}, self.folder)
 
-    def must(self, words, in_two=False):
-        status, output = self.run(words, in_two)
+    def must(self, words, together=False, extra=None):
+        status, output = self.run(words, together, extra=extra)
         if status != 0:
             raise RuntimeError(f"status {status} of {' '.join(words)}\n{tail(output, 20)}")
         return output
@@ -130,7 +147,7 @@ class Alone:
     @staticmethod
     def train(trainings, precision, executor):
         name = f"alone-{precision}-{executor}"
-        trainings.must(trainings.train(name, "--batch", str(BATCH), "--steps", str(STEPS),
+        trainings.must(trainings.train(name, "--batch", str(trainings.batch), "--steps", str(STEPS),
                                        "--precision", precision, "--executor", executor))
         return trainings.steps(name)
 
@@ -138,33 +155,42 @@ class Alone:
 def check_training(trainings, alone, form, precision, executor):
     parallel, more, parts = form
     name = "-".join([parallel, *more, precision, executor]).replace("--", "")
-    trainings.must(trainings.train(name, "--batch", str(BATCH // parts), "--steps", str(STEPS),
+    trainings.must(trainings.train(name, "--batch", str(trainings.batch // parts), "--steps", str(STEPS),
                                    "--precision", precision, "--executor", executor, "--parallel",
-                                   parallel, *more), in_two=True)
+                                   parallel, *more), together=True)
     return losses_differ(alone.logs[precision, executor].result(), trainings.steps(name), precision)
+
+
+def check_copies(trainings, alone, precision):
+    """Sums by copies between two GPUs."""
+    if trainings.device == "cpu" or trainings.ranks != 2:
+        raise Skipped("sums by copies are of two GPUs")
+    name = f"copies-{precision}"
+    trainings.must(trainings.train(name, "--batch", str(trainings.batch), "--steps", str(STEPS), "--precision", precision,
+                                   "--executor", "compiled", "--parallel", "dp=2"), together=True,
+                   extra={"TRACESTEP_COMM_COPIES": "1"})
+    return losses_differ(alone.logs[precision, "compiled"].result(), trainings.steps(name), precision)
 
 
 def check_peaks(trainings, form):
     parallel, more, parts = form
-    if parts > 1:
-        more = []  # bench has no micro-batches
     return peaks_agree(trainings.must(
-        trainings.bench("--batch", str(BATCH), "--precision", ",".join((*PRECISIONS, "fp8")),
+        trainings.bench("--batch", str(trainings.batch // parts), "--precision", ",".join((*PRECISIONS, "fp8")),
                         "--fp8-products", "all", "--executor", "eager,compiled", "--parallel",
-                        parallel, *more), in_two=True))
+                        parallel, *more), together=True), trainings.ranks)
 
 
 def check_shards(trainings):
-    """A checkpoint in shards of two processes, continued by one."""
-    common = ["--batch", str(BATCH), "--checkpoint", "shards", "--resume"]
+    """A checkpoint in shards of all processes, continued by one."""
+    common = ["--batch", str(trainings.batch), "--checkpoint", "shards", "--resume"]
     steps = ["--steps", str(STEPS)]
     trainings.must(trainings.train("two", *common, *steps, "--save", "two", "--parallel",
-                                   "dp=2,shard=3"), in_two=True)
+                                   f"dp={trainings.ranks},shard=3"), together=True)
     common += ["--parallel", "none"]  # and not as the checkpoint says
     trainings.must(trainings.train("one", *common, *steps, "--save", "one"))
     problems = []
     if (trainings.folder / "one").read_bytes() != (trainings.folder / "two").read_bytes():
-        problems.append("one process resumed other weights than two had saved")
+        problems.append("one process resumed other weights than all had saved")
     trainings.must(trainings.train("further", *common, "--steps", str(STEPS + 2)))
     return problems
 
@@ -202,7 +228,7 @@ def hold(process):
 def strike(trainings, name, act, options=()):
     """Trains without end; once it is under way calls act(launcher, its ranks). (status, output,
     seconds from then to the end)"""
-    words = trainings.train(name, "--batch", str(BATCH), "--steps", "1000000", "--checkpoint",
+    words = trainings.train(name, "--batch", str(trainings.batch), "--steps", "1000000", "--checkpoint",
                             name, "--checkpoint-every", "1", "--parallel", "dp=2")
     child = start([*trainings.launch(("--comm-timeout", str(TIMEOUT_S), *options)), *words],
                   {"TRACESTEP_LOG": "warn"}, trainings.folder)
@@ -243,7 +269,7 @@ def problems_of_end(trainings, name, outcome, words, most_seconds=PATIENCE_S, mo
         problems.append(f"no message with {' or '.join(words)}")
     if output.count("[rank ") > most_messages:
         problems.append("several messages")
-    status, said = trainings.run(trainings.train(name + "-rest", "--batch", str(BATCH), "--steps",
+    status, said = trainings.run(trainings.train(name + "-rest", "--batch", str(trainings.batch), "--steps",
                                                  "1", "--checkpoint", name, "--resume",
                                                  "--parallel", "none"))
     if status != 0:
@@ -324,16 +350,17 @@ def checks_of(trainings, pool):
     yield "a rank cannot write", lambda: check_full_disk(trainings)
     yield "SIGTERM while a rank hangs", lambda: check_told_to_stop_while_held(trainings)
     yield "ranks differ", lambda: check_different_programs(trainings)
-    yield "shards of two, resumed by one", lambda: check_shards(trainings)
-    for form in FORMS:
+    yield "shards of all, resumed by one", lambda: check_shards(trainings)
+    for precision in PRECISIONS:
+        yield f"train by copies {precision}", lambda p=precision: check_copies(trainings, alone, p)
+    for form in forms_of(trainings.ranks):
         shown = " ".join([form[0], *form[1]])
         for precision, executor in itertools.product(PRECISIONS, ("compiled", "eager")):
-            if executor == "eager" and (form[0] not in EAGER_TOO or form[1]):
+            if executor == "eager" and (form[0] not in eager_too(trainings.ranks) or form[1]):
                 continue
             yield (f"train {shown} {precision} {executor}",
                    lambda f=form, p=precision, e=executor: check_training(trainings, alone, f, p, e))
-        if form[2] == 1:
-            yield f"peaks of {shown}", lambda f=form: check_peaks(trainings, f)
+        yield f"peaks of {shown}", lambda f=form: check_peaks(trainings, f)
 
 
 def judge(name, check, left):
@@ -348,13 +375,13 @@ def judge(name, check, left):
     return Result(f"ranks/{name}", verdict, time.monotonic() - begin, "\n".join(problems))
 
 
-def check_all(program, device, jobs, left, only=""):
-    """Yields a Result for each check, as they end."""
+def check_all(program, device, jobs, left, only="", ranks=2):
+    """Yields a Result for each check whose name has one of the words of `only`, as they end."""
     with tempfile.TemporaryDirectory() as name, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        trainings = Trainings(pathlib.Path(program).resolve(), device, pathlib.Path(name))
+        trainings = Trainings(pathlib.Path(program).resolve(), device, pathlib.Path(name), ranks)
         runs = [pool.submit(judge, what, check, left) for what, check in checks_of(trainings, pool)
-                if only in what]
+                if any(word in what for word in only.split("|"))]
         for done in concurrent.futures.as_completed(runs):
             yield done.result()
 
@@ -364,14 +391,15 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=str(ROOT / "build/tracestep"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--only", default="", metavar="TEXT", help="checks whose names have it")
+    parser.add_argument("--ranks", type=int, default=2, help="processes of the forms; two where one of them fails")
+    parser.add_argument("--only", default="", metavar="TEXT|TEXT", help="checks whose names have one of them")
     parser.add_argument("--jobs", type=int, default=max(1, min(5, (os.cpu_count() or 1) // 4)))
     parser.add_argument("--time-limit", type=float, default=600, metavar="SECONDS")
     options = parser.parse_args()
     begin = time.monotonic()
     count = {"passed": 0, "failed": 0, "skipped": 0}
     for result in check_all(options.program, options.device, options.jobs,
-                            lambda: options.time_limit - (time.monotonic() - begin), options.only):
+                            lambda: options.time_limit - (time.monotonic() - begin), options.only, options.ranks):
         count[result.status] += 1
         print(f"{result.status:8} {result.seconds:6.1f} s  {result.name}", flush=True)
         if result.output:

@@ -287,11 +287,12 @@ Program overlap(const Program& program, const Parallel& choice) {
 }
 
 bool overlaps(const PassOptions& o) {
-  return reduces(o) || o.shards_weights();
+  return reduces(o) || o.shards_weights() || o.run.parallel.runs_beside_products();
 }
 
 Program overlap(const Program& p, const PassOptions& o) {
-  return assign_updates(overlap(p, o.run.parallel));
+  const Program batches = reduces(o) || o.shards_weights() ? overlap(p, o.run.parallel) : p;
+  return assign_updates(o.run.parallel.runs_beside_products() ? beside_products(batches) : batches);
 }
 
 }  // namespace tracestep

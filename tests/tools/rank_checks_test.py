@@ -29,7 +29,7 @@ if words[0] == "train":
         open(value("--save"), "w").write(value("--save") if fault == "weights" else "")
 else:
     print(json.dumps(dict(rows=[dict(mode="step", precision="fp32", ops="fused", executor="eager",
-                                     status="ok", peak_bytes=8,
+                                     status="ok", peak_bytes=8, ranks_as_predicted=2 - (fault == "rank"),
                                      predicted_peak_bytes=8 + (fault == "peaks"))])))
 """
 
@@ -56,16 +56,21 @@ class RankChecksTest(unittest.TestCase):
             self.assertIn(words, result.output)
 
     def test_a_program_without_faults_passes(self):
-        for only in ("train tp=2", "peaks of tp", "shards of two"):
+        for only in ("train tp=2", "peaks of tp", "shards of all"):
             results = self.results("", only)
             self.assertEqual({r.status for r in results}, {"passed"}, results[0].output)
 
     def test_every_form_is_trained_in_both_precisions(self):
         names = [r.name for r in self.results("", "train ", seconds=0)]
-        for parallel, more, _ in rank_checks.FORMS:
+        for parallel, more, _ in rank_checks.forms_of(2):
             for precision in rank_checks.PRECISIONS:
                 shown = " ".join([parallel, *more, precision, "compiled"])
                 self.assertEqual(names.count(f"ranks/train {shown}"), 1)
+
+    def test_more_ranks_have_products_of_forms(self):
+        forms = [parallel for parallel, _, _ in rank_checks.forms_of(8)]
+        for wanted in ("dp=8,shard=3", "tp=8,sp", "dp=4,tp=2,sp", "dp=2,tp=4,shard=3"):
+            self.assertIn(wanted, forms)
 
     def test_faults_are_found_and_named(self):
         self.expect_found("1", "train dp=2 ", "grad_norm 1.0, of one device 0.5")
@@ -73,7 +78,8 @@ class RankChecksTest(unittest.TestCase):
         self.expect_found("short", "train dp=2 fp32", "20 and 19 of 20 steps")
         self.expect_found("fails", "train dp=2 fp32", "tracestep: [rank 1] planted")
         self.expect_found("peaks", "peaks of dp=2,shard=1", "peak 8, predicted 9")
-        self.expect_found("weights", "shards of two", "other weights")
+        self.expect_found("rank", "peaks of dp=2,shard=1", "bytes of 1 of 2 ranks are as predicted")
+        self.expect_found("weights", "shards of all", "other weights")
 
     def test_narrow_sums_may_differ_a_little(self):
         self.assertEqual(self.results("0.001", "train dp=2 bf16 eager")[0].status, "passed")

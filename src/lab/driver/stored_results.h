@@ -55,16 +55,16 @@ inline auto stored_members(CellResult& s) {
   auto& [spec, device, status, detail, lack, facts_before, facts_after, host, choices, parameters,
          samples, warmup, issue_samples, span_samples, visits, stopped_by, faults, profiled, wall,
          issue, device_span, device_busy, communication, exposed, instrumented, compile,
-         recorded_busy, recorded, interrupted, recorded_by, parts, peak, predicted_peak, host_bytes,
-         arena, least_arena, allocations, untracked, outside, saved, flops, launches, captured,
-         kernels, roof, roof_others, is_asynchronous, computes, loss, program, traits, spans,
-         span_ns, memory_events] = s;
+         recorded_busy, recorded, interrupted, recorded_by, parts, peak, predicted_peak,
+         ranks_right, host_bytes, arena, least_arena, allocations, untracked, outside, saved, flops,
+         launches, captured, kernels, roof, roof_others, is_asynchronous, computes, loss, program,
+         traits, spans, span_ns, memory_events] = s;
   return std::tie(device, status, detail, lack, facts_before, facts_after, host, choices,
                   parameters, samples, warmup, issue_samples, span_samples, visits, stopped_by,
                   faults, profiled, wall, issue, device_span, device_busy, communication, exposed,
                   instrumented, compile, recorded_busy, recorded, interrupted, recorded_by, parts,
-                  peak, predicted_peak, host_bytes, arena, least_arena, allocations, untracked,
-                  outside, saved, flops, launches, captured, kernels, roof, roof_others,
+                  peak, predicted_peak, ranks_right, host_bytes, arena, least_arena, allocations,
+                  untracked, outside, saved, flops, launches, captured, kernels, roof, roof_others,
                   is_asynchronous, computes, loss, spans, span_ns);
 }
 inline auto stored_members(StartTimes& s) {

@@ -15,6 +15,7 @@
 #include "lab/measure/statistics.h"
 #include "passes/recompute_budget.h"
 #include "runtime/communicator.h"
+#include "runtime/processes.h"
 #include "session/session.h"
 #include "spec/fields.h"
 #include "train/step_inputs.h"
@@ -183,6 +184,18 @@ void count_work(const Program& program, CellResult& out) {
   out.flops = gemm_flops(program) * out.spec.step.parallel.ranks;
 }
 
+// Counts the ranks whose bytes are as predicted; `received` in the recorded steps. Every process
+// must call this.
+void count_ranks(const Device& device, std::int64_t received, CellResult& out) {
+  Communicator* const group = device.group();
+  if (group == nullptr || group->processes() == nullptr) return;
+  const std::int64_t steps = out.spec.protocol.recorded_steps;
+  const bool is_one = out.peak_bytes == out.predicted_peak_bytes &&
+                      received == steps * received_bytes(out.program, group->rank());
+  const std::vector<std::uint64_t> all = group->processes()->exchange(is_one ? 1 : 0);
+  out.ranks_as_predicted = std::ranges::count(all, 1u);
+}
+
 void measure(Device& device, const StopSignal* stop, const StepObserver& observe, CellResult& out) {
   const std::optional<std::int64_t> outside_at_start = outside_bytes(device, out.spec.step);
   const std::int64_t start_ns = now_ns();
@@ -215,10 +228,14 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
     out.parts = time_step_parts(executor, device, measurement, steps);
   }
   out.recorded_by = instrument_of(device);
+  const auto received = [&] { return device.group() ? device.group()->received_bytes() : 0; };
+  const std::int64_t received_before = received();
   record_steps(measurement, out);
+  const std::int64_t received_in_steps = received() - received_before;
   out.is_asynchronous = device.is_asynchronous();
   set_clocks(out);
   out.peak_bytes = device.allocator().stats().peak_requested_bytes;
+  count_ranks(device, received_in_steps, out);
   out.host_bytes = device.host_bytes();
   if (out.spec.step.mode != Mode::kInference && device.computes()) {
     out.loss = executor.scalar("loss");

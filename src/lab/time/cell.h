@@ -72,6 +72,9 @@ struct CellResult {
   std::string recorded_by = {};  // The instrument that recorded the steps.
   StepParts parts = {};          // The times of the parts, if Protocol::part_steps is set.
   std::int64_t peak_bytes = 0, predicted_peak_bytes = 0;
+  // With ranks in processes: how many of them had the predicted peak, and received the predicted
+  // bytes in each recorded step.
+  std::optional<std::int64_t> ranks_as_predicted = {};
   // The bytes of leaves in the host's memory, as its allocator counts them.
   std::int64_t host_bytes = 0;
   // The bytes of the planned arena; nullopt if buffers come from the allocator.

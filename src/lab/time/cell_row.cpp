@@ -125,6 +125,11 @@ Fields<CellRow> byte_fields() {
            when_ok(&CellResult::peak_bytes)},
           {col::predicted_peak_bytes.titled("predicted", "the same from the program alone"),
            [](R c) { return c.r.predicted_peak_bytes; }},
+          {data_only(as_exact(int_column(
+               "ranks_as_predicted", "",
+               "ranks with the predicted peak that received the predicted bytes in each recorded "
+               "step; empty where ranks are no processes"))),
+           [](R c) { return c.ok ? or_null(c.r.ranks_as_predicted) : Json(); }},
           {data_only(col::host_bytes.titled(
                "", "what the step keeps in the host's memory, by its allocator")),
            when_ok(&CellResult::host_bytes)},
