@@ -98,6 +98,11 @@ TEST(ReadCapturedTest, ProgramsThatNoForwardPassHasAreRefused) {
   EXPECT_THAT(refused_program("parameter %embed.weight : f32[11,6]",
                               "parameter %embed.weight : f32[11,6] on host"),
               HasSubstr("no leaf of a captured program"));
+  for (const char* name : {"lr", "loss", "loss_scale"}) {  // a step would take it for its own
+    EXPECT_THAT(refused_program("constant %mix :", std::string("constant %") + name + " :"),
+                HasSubstr("as what every step has"))
+        << name;
+  }
   EXPECT_THAT(refused_program("  output \"loss\" = %21\n", ""), HasSubstr("no output \"loss\""));
   EXPECT_THAT(refused_program("output \"loss\" = %21", "output \"loss\" = %22"),
               HasSubstr("the loss is f32[8]"));
