@@ -26,9 +26,11 @@ std::vector<TrainField> all_fields() {
               in(&TrainOptions::schedule, &Schedule::kind));
   rows.integer(row("warmup_steps", kBits, "linear warm-up of the rate"), 0, kAnyCount,
                in(&TrainOptions::schedule, &Schedule::warmup_steps));
-  rows.real(row("lr_min", kBits, "where the cosine ends"), 0, kAnyReal,
-            in(&TrainOptions::schedule, &Schedule::lr_min))
-      .applies = [](const TrainOptions& o) { return o.schedule.kind == ScheduleKind::kCosine; };
+  TrainField& lr_min = rows.real(row("lr_min", kBits, "where the cosine ends"), 0, kAnyReal,
+                                 in(&TrainOptions::schedule, &Schedule::lr_min));
+  lr_min.applies = [](const TrainOptions& o) { return o.schedule.kind == ScheduleKind::kCosine; };
+  lr_min.no_effect = "the learning rate is constant and ends nowhere else";
+  lr_min.needs = TRACESTEP_OPTION(schedule) " cosine";
   rows.real(row("clip", kProgram, "largest global gradient norm; 0 is off"), 0, kAnyReal,
             in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::clip));
   rows.real(row("weight_decay", kProgram, "decoupled"), 0, kAnyReal,
