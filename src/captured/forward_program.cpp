@@ -37,9 +37,9 @@ void check_leaves(const Program& program, const std::string& where) {
     if (leaf.leaf == LeafKind::kParameter && !is_floating(leaf.type.dtype)) {
       fail_input(where, "parameter {} is {}, which is not floating", leaf.name, leaf.type.str());
     }
-    for (const std::string_view taken : {"lr", "step_size"}) {
+    for (const std::string_view taken : {"lr", "step_size", "loss", "loss_scale"}) {
       if (leaf.name != taken) continue;
-      fail_input(where, "a leaf is called {}, as an input of every optimizer is", taken);
+      fail_input(where, "a leaf is called {}, as what every step has beside a module's own", taken);
     }
   }
 }

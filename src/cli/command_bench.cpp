@@ -170,6 +170,10 @@ void check_parts(const Protocol& protocol, std::span<const RunSpec> runs) {
 int run_bench(const BenchOptions& options, Cells& cells) {
   if (options.op.is_used()) {
     check_rounds(options.rounds);
+    if (options.nsys_hint || !options.warmup_study.empty()) {
+      throw Error(ErrorCode::kUsage, options.nsys_hint ? "--nsys-hint" : "--warmup-study",
+                  "it is of a model's step, and --op is one op", "leave one out");
+    }
     return run_ops(options.output,
                    op_specs(options.op, options.grid, options.protocol, cells.use()),
                    options.rounds, options.roof, cells);

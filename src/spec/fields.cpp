@@ -368,21 +368,25 @@ void add_form_fields(Rows& rows) {
                "rounded so to codes in blocks of 128, each with a scale",
            .about = "how the optimizer's states are stored"},
           kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
-  only_where([](const RunSpec& run) { return is_step(run) && run.accumulate > 1; },
-             "a step of one batch adds up no gradients",
-             TRACESTEP_OPTION(accumulate) " of two or more",
-             rows.choice({.name = "grad_accum_dtype",
-                          .show = Show::kVarying,
-                          .is_axis = true,
-                          .is_optional = true,
-                          .is_kept = true,
-                          .help = "what the gradients of micro-batches are added up in: fp32; or "
-                                  "low, which keeps those "
-                                  "that products make in 16 bits as they are made, in half the "
-                                  "memory, and rounds each "
-                                  "sum to it",
-                          .about = "the dtype of summed gradients"},
-                         kAllGradientSums, in(&RunSpec::grad_accum_dtype)));
+  only_where(
+      [](const RunSpec& run) {
+        return is_step(run) && run.accumulate > 1 && run.precision.autocast;
+      },
+      "only gradients of micro-batches that are made in 16 bits, of weights in float32, can be "
+      "added up in either",
+      TRACESTEP_OPTION(accumulate) " of two or more with " TRACESTEP_OPTION(
+          precision) " bf16, fp16 or fp8",
+      rows.choice({.name = "grad_accum_dtype",
+                   .show = Show::kVarying,
+                   .is_axis = true,
+                   .is_optional = true,
+                   .is_kept = true,
+                   .help = "what the gradients of micro-batches are added up in, where "
+                           "weights are in float32: fp32; or low, which keeps those that "
+                           "products make in 16 bits as they are made, in half the memory, "
+                           "and rounds each sum to it",
+                   .about = "the dtype of summed gradients"},
+                  kAllGradientSums, in(&RunSpec::grad_accum_dtype)));
 }
 
 // Adds fields that decide when and where a step does its work: same numbers, other bytes and times.

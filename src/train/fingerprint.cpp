@@ -200,6 +200,21 @@ std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
+// The value, or of two lists of the same length the items that differ.
+std::pair<std::string, std::string> texts_of(const Json& before, const Json& now) {
+  const bool are_lists = before.is_array() && now.is_array();
+  if (!are_lists || before.items().size() != now.items().size()) {
+    return {text_of(before), text_of(now)};
+  }
+  std::vector<std::string> was, is;
+  for (std::size_t i = 0; i < now.items().size(); ++i) {
+    if (before.items()[i] == now.items()[i]) continue;
+    was.push_back(text_of(before.items()[i]));
+    is.push_back(text_of(now.items()[i]));
+  }
+  return {fmt::format("{}", fmt::join(was, ", ")), fmt::format("{}", fmt::join(is, ", "))};
+}
+
 Json with_factors_apart(Json saved) {
   constexpr std::size_t kCount = std::size(kOnceOfOptimizer);
   const Json* optimizer = saved.find("optimizer");
@@ -254,8 +269,8 @@ std::vector<Difference> differences_of(const Json& saved, const Json& now,
   std::vector<std::string> texts, keys;
   bool may_change = true;
   for (const auto& [entry, before, now] : refused) {
-    texts.push_back(fmt::format("other {}{}: {}, now {}", entry->key, entry->also, text_of(before),
-                                text_of(now)));
+    const auto [was, is] = texts_of(before, now);
+    texts.push_back(fmt::format("other {}{}: {}, now {}", entry->key, entry->also, was, is));
     keys.emplace_back(entry->key);
     may_change = may_change && entry->on_change == OnChange::kAsk;
   }

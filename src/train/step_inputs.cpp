@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "ops/attention_sizes.h"
 #include "passes/form_passes.h"
+#include "spec/step_program.h"
 #include "train/schedule.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
@@ -15,7 +16,7 @@ namespace {
 constexpr double kLearningRate = 1e-3;
 
 HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
-  const std::int64_t rows = spec.shape.batch * spec.accumulate;
+  const std::int64_t rows = spec.shape.batch * micro_batches_of(spec);
   HostTensor out = HostTensor::zeros(DType::kI64, {rows, spec.shape.context});
   const CounterRng rng(spec.seed, stream);
   std::uint64_t index = 0;
@@ -29,7 +30,8 @@ HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
 // Rows of kUsualDocuments documents, or of one a place: their lengths differ by a half to each
 // side.
 void set_documents(Executor& executor, const RunSpec& spec) {
-  const std::int64_t batch = spec.shape.batch * spec.accumulate, context = spec.shape.context;
+  const std::int64_t batch = spec.shape.batch * micro_batches_of(spec),
+                     context = spec.shape.context;
   const std::int64_t count = std::min(kUsualDocuments, context);
   const CounterRng rng(spec.seed, "documents");
   HostTensor starts = HostTensor::zeros(DType::kI64, {batch, context}), ends = starts;

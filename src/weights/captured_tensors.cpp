@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "runtime/processes.h"
+#include "spec/step_program.h"
 #include "weights/model_store.h"
 #include "weights/peft_files.h"
 #include "weights/saved_tensors.h"
@@ -108,7 +109,7 @@ HostTensor repeated(const HostTensor& value, std::int64_t times, int replicas) {
 }  // namespace
 
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number) {
-  const std::int64_t replicas = run.parallel.replicas(), parts = run.accumulate;
+  const std::int64_t replicas = run.parallel.replicas(), parts = micro_batches_of(run);
   HostTensor out = HostTensor::zeros(DType::kI64, {replicas * parts});
   const auto seed = static_cast<std::uint64_t>(run.seed) << 40U;
   const std::span<std::int64_t> numbers = out.as<std::int64_t>();
@@ -229,7 +230,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
     } else {
       value = drawn_tokens(input, of_replicas(type.shape, replicas), run.seed);
     }
-    if (!is_given) value = repeated(value, run.accumulate, replicas);
+    if (!is_given) value = repeated(value, micro_batches_of(run), replicas);
     const DType wanted = program.type(program.find_leaf(input.name)).dtype;
     if (wanted != value.dtype) value = as_dtype(value, wanted);  // a device of float64
     out.emplace(input.name, std::move(value));

@@ -98,6 +98,11 @@ TEST(ReadCapturedTest, ProgramsThatNoForwardPassHasAreRefused) {
   EXPECT_THAT(refused_program("parameter %embed.weight : f32[11,6]",
                               "parameter %embed.weight : f32[11,6] on host"),
               HasSubstr("no leaf of a captured program"));
+  for (const char* name : {"lr", "loss", "loss_scale"}) {  // a step would take it for its own
+    std::string text = program_text();
+    while (text.find("%mix") != text.npos) text = with(text, "%mix", std::string("%") + name);
+    EXPECT_THAT(refused(text, index_text()), HasSubstr("as what every step has")) << name;
+  }
   EXPECT_THAT(refused_program("  output \"loss\" = %21\n", ""), HasSubstr("no output \"loss\""));
   EXPECT_THAT(refused_program("output \"loss\" = %21", "output \"loss\" = %22"),
               HasSubstr("the loss is f32[8]"));

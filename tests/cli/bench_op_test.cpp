@@ -97,6 +97,11 @@ TEST(BenchOpTest, MistakesAreToldBeforeAnythingIsMeasured) {
       {"--op gelu --shape 8x", "[--shape]"},
       {"--op gelu --shape 8 --size tiny", "[--size] it is of a model's step, and --op is one op"},
       {"--op gelu --shape 8 --part-steps 2", "[--part-steps] "},
+      {"--op gelu --shape 8 --warmup-study 1,2", "[--warmup-study] it is of a model's step"},
+      {"--op gelu --shape 8 --nsys-hint", "[--nsys-hint] it is of a model's step"},
+      {"--op gelu", "[--shape] it is missing: gelu has the operands x"},
+      {"--op iota{shape=[64],dtype=i64,axis=0} --shape 8", "[--shape] iota has no operands"},
+      {"--op gelu --shape 8:f99", "[--shape] there is no dtype \"f99\""},
       {"--shape 8", "[--shape] "}};
   for (const auto& [words, message] : cases) {
     const ProgramRun failed = run(words);

@@ -143,6 +143,34 @@ TEST(BenchTest, SeveralProcessesAreOneRowThatKnowsThem) {
   EXPECT_EQ(run_tracestep(words_of(grid + " --processes 2 --warmup-study 0,1")).status, 2);
 }
 
+// Tokens and FLOPs of a row are those of all micro-batches, whoever measured them.
+TEST(BenchTest, MicroBatchesAreCountedInEveryFigure) {
+  const std::string grid =
+      std::string(
+          "bench --threads 1 --roof 0 --batch 2 --context 8 --accumulate 3 --warmup 1 --steps 3") +
+      kSmallModel;
+  for (const char* processes : {"", " --processes 2"}) {
+    const Json result = json_of(grid + processes);
+    const Json& row = result.at("rows").items()[0];
+    EXPECT_DOUBLE_EQ(row.at("tokens_per_s").as_double() * row.at("median_ms").as_double(),
+                     3 * 2 * 8 * 1e3);
+    EXPECT_THAT(row.at("verdict").as_string(), testing::Not(testing::HasSubstr("invalid")));
+  }
+}
+
+// What is not as usual is said of a single row, too: its title is all that tells it from others.
+TEST(BenchTest, TheTitleHasWhatIsNotAsUsual) {
+  const ProgramRun run =
+      run_tracestep(words_of("bench --roof 0 --batch 2 --context 8 --optimizer muon --executor "
+                             "arena --warmup 0 --steps 1" +
+                             std::string(kSmallModel)));
+  ASSERT_EQ(run.status, 0) << run.err;
+  std::string flat = run.out;
+  std::ranges::replace(flat, '\n', ' ');
+  EXPECT_THAT(flat, testing::HasSubstr(", executor arena, optimizer muon, "));
+  EXPECT_THAT(flat, testing::Not(testing::HasSubstr("moments")));
+}
+
 TEST(BenchTest, EachRowSaysInWhichStateTheHostWas) {
   const Json row =
       json_of(std::string("bench --device null --steps 2") + kSmallModel).at("rows").items()[0];

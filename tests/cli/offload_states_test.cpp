@@ -78,10 +78,15 @@ TEST(OffloadStatesTest, SumsIn16BitsAreRefusedWhereThereAreNone) {
       "--batch 2 --grad-accum-dtype low ";
   const ProgramRun alone = run_tracestep(words_of(step));
   EXPECT_EQ(alone.status, 2);
-  EXPECT_EQ(
-      alone.err,
-      "tracestep: [--grad-accum-dtype] a step of one batch adds up no gradients; leave it out, "
-      "or give --accumulate of two or more\n");
+  const char* const without_effect =
+      "tracestep: [--grad-accum-dtype] only gradients of micro-batches that are made in 16 bits, "
+      "of weights in float32, can be added up in either; leave it out, or give --accumulate of two "
+      "or more with --precision bf16, fp16 or fp8\n";
+  EXPECT_EQ(alone.err, without_effect);
+  for (const char* precision : {"fp32", "bf16-pure"}) {  // one dtype has no other to add up in
+    const std::string words = step + "--accumulate 2 --precision " + precision;
+    EXPECT_EQ(run_tracestep(words_of(words)).err, without_effect) << precision;
+  }
   const ProgramRun ranks =
       run_tracestep(words_of(step + "--accumulate 2 --precision bf16 --parallel dp=2"));
   EXPECT_EQ(ranks.status, 2);

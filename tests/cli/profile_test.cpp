@@ -159,6 +159,8 @@ TEST(PrecisionCommandTest, StepsHaveTimePeakAndErrorInOneRow) {
   }
   EXPECT_LT(rows[0].at("logits_error").as_double(), rows[1].at("logits_error").as_double());
   run("precision --part steps --precision fp33", 2);
+  // Errors are those of forward and backward, whatever a step adds up.
+  run("precision --part steps --precision fp32 --mode step --accumulate 2 --steps 1 --warmup 0");
 }
 
 }  // namespace

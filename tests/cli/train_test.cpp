@@ -158,7 +158,7 @@ TEST_F(TrainTest, MuonIsResumedAndStaysMuon) {
   EXPECT_EQ(file("whole.safetensors"), file("parts.safetensors"));
   const ProgramRun other = run(resume + " --optimizer adamw");
   EXPECT_EQ(other.status, 2);
-  EXPECT_THAT(other.err, testing::HasSubstr("other optimizer: [\"muon\""));
+  EXPECT_THAT(other.err, testing::HasSubstr("other optimizer: muon, now adamw;"));
   EXPECT_EQ(run("train --text text.txt --steps 1 --momentum 0.9" + kSizes).err,
             "tracestep: [--momentum] AdamW updates all weights, and it is for the steps of Muon; "
             "leave it out, or give --optimizer muon\n");

@@ -572,6 +572,21 @@ class FolderTest(unittest.TestCase):
         found = tracestep.capture(GPT(), IDS, IDS, check=False)
         self.assertEqual([i["name"] for i in found.inputs], ["idx"])
 
+    def test_inputs_and_parameters_of_one_name_are_told_apart(self):
+        class Masked(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.x, self.linear = nn.Parameter(torch.ones(6)), nn.Linear(6, 6)
+                self.register_buffer("targets", torch.ones(6))
+
+            def forward(self, x, lr):
+                return self.linear(x * self.x + self.targets) * lr
+
+        x, rate, targets = torch.randn(4, 6), torch.tensor(2.0), torch.randn(4, 6)
+        found = tracestep.capture(Masked(), x, rate, loss=torch.nn.functional.mse_loss, targets=(targets,))
+        self.assertEqual([i["name"] for i in found.inputs], ["input.x", "input.lr", "input.targets"])
+        self.assertIn("parameter %x : f32[6]", (found.folder / "program.txt").read_text())
+
     def test_a_module_in_bfloat16_keeps_its_dtypes(self):
         torch.manual_seed(3)
         found = tracestep.capture(GPT().bfloat16(), IDS, TARGETS)
@@ -626,6 +641,8 @@ REFUSED = {
     "reentrant checkpoints": (lambda m, y: torch.utils.checkpoint.checkpoint(m.inner, y, use_reentrant=True).sum(),
                               {"inner": nn.Linear(6, 6)}, "reentrant checkpoint"),
     "no loss": (lambda m, y: y, {}, "the step has no loss"),
+    "a state of the step": (lambda m, y: (y * m.loss_scale).sum(), {"loss_scale": nn.Parameter(torch.ones(6))},
+                            "'loss_scale' is called as what every step has"),
 }
 
 

@@ -196,6 +196,7 @@ TEST(FingerprintTest, MuonsOptionsAreEntriesWhereItUpdates) {
   other.run.optimizer.muon_scale = MuonScale::kOriginal;
   EXPECT_THAT(difference(muon, fingerprint(other, some_content())), HasSubstr("other muon-scale"));
   EXPECT_TRUE(some_run().at("momentum").is_null());
+  EXPECT_THAT(difference(some_run(), muon), HasSubstr("other optimizer: adamw, now muon;"));
 }
 
 TEST(FingerprintTest, AChangeIsTakenWhenItIsNamedAndKeptFromThenOn) {

@@ -27,6 +27,10 @@ from .program import Program, Val, word
 assert activations and arithmetic and composites and views
 
 
+# The names of what a step adds to a module's program: inputs, states and an output.
+RESERVED = ("lr", "step_size", "loss", "loss_scale")
+
+
 @dataclass
 class Inputs:
     """The tensors of a call in order, with names; the other arguments stay unchanged."""
@@ -51,6 +55,8 @@ class Inputs:
         leaves, spec = pytree.tree_flatten(tree)
         found = Inputs([], [], [], leaves, spec, len(targets))
         known: dict[int, int] = {}
+        taken = set(RESERVED).union(n for n, _ in module.named_parameters(remove_duplicate=False))
+        taken.update(n for n, _ in module.named_buffers(remove_duplicate=False))
         paths = [names[i] for i, part in enumerate([*args, *keywords.values(), *targets])
                  for _ in pytree.tree_leaves(part)]
         for leaf, name in zip(leaves, paths):
@@ -60,8 +66,10 @@ class Inputs:
             if id(leaf) not in known:
                 known[id(leaf)] = len(found.tensors)
                 found.tensors.append(leaf)
+                name = f"input.{name}" if name in taken else name
                 numbered = (f"{name}.{i}" for i in itertools.count(1))
-                found.names.append(next(n for n in itertools.chain([name], numbered) if n not in found.names))
+                free = (n for n in itertools.chain([name], numbered) if n not in found.names and n not in taken)
+                found.names.append(next(free))
             found.places.append(known[id(leaf)])
         return found
 
@@ -317,6 +325,9 @@ def _placeholders(w: Lowering, step: Step, graph: torch.export.ExportedProgram, 
         if word(name) != name or name.isdigit():
             raise UsageError(f"the parameter {name!r}: a name in a program has letters, digits and . _ - + /, and not "
                              "digits alone", 2)
+        if name in RESERVED:
+            raise UsageError(f"the parameter {name!r} is called as what every step has beside a module's own; "
+                             "give it another name", 2)
     rest = iter(inputs)
     for spec in graph.graph_signature.input_specs:
         kind, name = spec.kind.name, getattr(spec.arg, "name", "")

@@ -54,7 +54,7 @@ class Step:
                  words: dict[str, Any], clip: float, accumulate: int, check: bool, keep: int, scaler: Any, group: Any) -> None:
         model, group = unwrapped(model, group)
         refuse_wrapped(model)
-        if accumulate < 1 or keep < 1 or clip < 0:
+        if accumulate < 1 or keep < 1 or not clip >= 0:
             raise UsageError("[step] accumulate and keep are 1 or more, clip is 0 or more", 2)
         self.model, self.loss, self.optimizer = model, loss, optimizer
         self.clip, self.accumulate, self._check, self._keep = clip, accumulate, check, keep

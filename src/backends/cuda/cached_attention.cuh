@@ -32,7 +32,7 @@ struct CachedArgs {
   void *kept_k, *kept_v;          // where new ones are kept, the same; nullptr: nobody reads them
   const void *cos, *sin;          // [query, turned / 2]
   void* y;
-  Indices position;  // of the first query
+  Indices position;  // the place of the first query
   DType angle_dtype;
   CacheStrides q_strides, k_strides, v_strides;
   int heads, key_heads, queries, keys, width, group;
@@ -45,7 +45,7 @@ struct CachedArgs {
   float* sums;     // [row][part][width], of several parts
   float2* maxima;  // [row][part]: largest score, sum of weights
 
-  __device__ int rows() const { return group * queries; }  // of a head of keys
+  __device__ int rows() const { return group * queries; }  // rows that share a head of keys
 };
 
 // One query of a head; the heads of a group lie side by side.
@@ -105,7 +105,7 @@ __device__ void turn_pair(float& low, float& high, float cos, float sin) {
 // Elements [first, first + 8) of the head of new token `i`, turned and rounded as they are stored.
 template <class T>
 __device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
-  const int pairs = (a.turned - first) / 2;  // from `first` on
+  const int pairs = (a.turned - first) / 2;  // pairs from `first` on
   if (pairs <= 0) return;
   const int at = (i * a.turned + first) / 2;
   const float4 cos = four_angles(a.cos, a.angle_dtype, at, pairs);

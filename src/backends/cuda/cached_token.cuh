@@ -14,7 +14,8 @@ namespace tracestep::cuda::cached {
 // time and no result, since nothing is kept here.
 template <class T>
 __device__ void prefetch_part(const CachedArgs& a, std::int64_t head, int begin, int end) {
-  constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kMostLines = 4;  // of a thread
+  // The elements of a line; the most lines that a thread brings.
+  constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kMostLines = 4;
   if (a.position.dtype != DType::kI64) return;
   std::int64_t position;
   asm volatile("ld.relaxed.gpu.global.s64 %0, [%1];" : "=l"(position) : "l"(a.position.data));
@@ -75,11 +76,11 @@ struct PairOf {
 template <class T, int kLanes, int kRows>
 struct Token {
   static constexpr int kWidth = kLanes * kEight, kGroups = kWarp / kLanes;
-  static constexpr int kAtOnce = kWarps * kGroups;  // keys
+  static constexpr int kAtOnce = kWarps * kGroups;  // keys at a time
   static constexpr int kAhead = static_cast<int>(CachedAttentionPlan::kTokenPartKeys) / kAtOnce;
 
   struct Shared {
-    float q[kRows][kWidth], key[kWidth], value[kWidth];  // of the token, turned
+    float q[kRows][kWidth], key[kWidth], value[kWidth];  // the new token's, turned
     float sum[kWarps][kRows][kWidth], top[kWarps][kRows], total[kWarps][kRows];
     float block_sum[kRows][kWidth], block_top[kRows], block_total[kRows];
   };
@@ -119,7 +120,7 @@ struct Token {
     }
   }
 
-  // The token's own rows; `position`: on its way as well.
+  // Loads the token's own rows, and beside them its position, which it returns.
   __device__ std::int64_t load_token() {
     constexpr int kPairs = kWidth / 2, kThreads = kWarps * kWarp;
     constexpr int kCount = ((kRows + 1) * kPairs + kThreads - 1) / kThreads;

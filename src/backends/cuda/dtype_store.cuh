@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Reals to integers: rounded towards zero, clamped to the range, NaN to 0.
+// Converts reals to integers: rounds towards zero, clamps to the range, and makes NaN 0.
 template <class Int>
 __device__ inline Int to_whole(float x) {
   if (x != x) return 0;
@@ -22,7 +22,8 @@ __device__ inline Int to_whole(float x) {
   }
 }
 
-// Rounded to nearest even; integers wrap around; bool: not 0. `From` may be double for generators.
+// Rounds to nearest even; integers wrap around, and bool is whether x is not 0. Generators give
+// doubles.
 template <class To, class From>
 __device__ inline To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {

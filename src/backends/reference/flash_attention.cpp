@@ -108,7 +108,7 @@ struct Sizes {
   std::int64_t group;  // heads of q that share one of k and v
   std::int64_t queries, keys, width, window;
   std::optional<TensorRef> starts = {};  // of documents
-  Dims text = {};                        // the axes before the heads', of this head
+  Dims text = {};                        // the place of the head's text in `starts`
 
   Sizes(const KernelCall& call, std::size_t q)
       : scale(call.attrs.real("scale")),

@@ -76,7 +76,8 @@ void add_speed(Json& row, double median_ms) {
   if (!(median_ms > 0)) return;
   if (number("tflops") > 0) row["tflops"] = number("flops") / median_ms * 1e-9;
   if (number("tokens_per_s") > 0) {
-    row["tokens_per_s"] = number("batch") * number("context") / median_ms * 1e3;
+    const double micro_batches = std::max(1.0, number("accumulate"));
+    row["tokens_per_s"] = micro_batches * number("batch") * number("context") / median_ms * 1e3;
   }
 }
 

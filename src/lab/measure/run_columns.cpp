@@ -93,10 +93,12 @@ void show_unusual(Table& table) {
   if (!size) return;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const RunField* field = find_field(table.columns[i].name);
-    if (field == nullptr || field->show != FieldShow::kData) continue;
-    table.columns[i].data_only = std::ranges::all_of(table.rows, [&](const auto& row) {
+    if (field == nullptr) continue;
+    const bool are_usual = std::ranges::all_of(table.rows, [&](const auto& row) {
       return row[i].is_null() || is_usual(*field, row[i], row[*size]);
     });
+    if (field->show == FieldShow::kData) table.columns[i].data_only = are_usual;
+    if (!are_usual) table.columns[i].if_varies = false;  // one value goes into the title
   }
   tell_models_apart(table, *size);
 }

@@ -18,9 +18,10 @@ Fields<RunSpec> key_columns();
 // and fields that a grid varies. Includes the key columns; descriptions are left out.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
-// Shows people the data-only columns of fields in which rows of this table differ (such as several
-// executors) or that differ from the preset (such as another vocabulary). If rows with one name are
-// of different models, the fields that tell the models apart become columns behind the name.
+// Shows people the columns of fields in which rows of this table differ (such as several executors)
+// or that are not as usual (such as another vocabulary, or adapters in every row). If rows with one
+// name are of different models, the fields that tell the models apart become columns behind the
+// name.
 void show_unusual(Table& table);
 
 // True if both runs agree in all fields that decide programs or speed, except `fields`.

@@ -148,11 +148,18 @@ bool differs(double a, double b) {
   return std::abs(a - b) > 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 
+// The sequences of a step, of all its micro-batches; nullopt: the row does not say.
+std::optional<double> sequences_of(const ResultRow& row) {
+  const auto batch = row.batch();
+  if (!batch) return {};
+  return *batch * row.number("accumulate").value_or(1);
+}
+
 Found unit_mix_up(const ResultRow& row) {
   const std::vector<double> samples = row.samples_ms();
   const auto median = row.median_ms(), flops = row.flops();
   const auto speed = row.tflops(), tokens = row.number("tokens_per_s");
-  const auto batch = row.batch(), context = row.context();
+  const auto sequences = sequences_of(row), context = row.context();
   const auto wrong = [](std::string_view what, double is, double should_be) {
     return Verdict{"unit_mix_up", Severity::kInvalid,
                    fmt::format("{} says {:.6g}, its parts give {:.6g}", what, is, should_be)};
@@ -164,8 +171,8 @@ Found unit_mix_up(const ResultRow& row) {
   if (speed && flops && differs(*speed, *flops / *median * 1e-9)) {
     return wrong("tflops", *speed, *flops / *median * 1e-9);
   }
-  if (tokens && batch && context && differs(*tokens, *batch * *context / *median * 1e3)) {
-    return wrong("tokens_per_s", *tokens, *batch * *context / *median * 1e3);
+  if (tokens && sequences && context && differs(*tokens, *sequences * *context / *median * 1e3)) {
+    return wrong("tokens_per_s", *tokens, *sequences * *context / *median * 1e3);
   }
   return {};
 }
@@ -269,7 +276,7 @@ Found swapped_label(const ResultRow& row) {
     return found(fmt::format("{:.0f} parameters are not those of {}, which has {:.0f}", *parameters,
                              row.size(), expected_parameters));
   }
-  auto batch = row.batch(), context = row.context();
+  auto batch = sequences_of(row), context = row.context();
   if (!flops || *flops <= 0 || !batch || !context) return {};
   const Json* packed = row.parameter("packed");
   if (packed != nullptr && *packed == Json(true) && row.attention() == "flash") {

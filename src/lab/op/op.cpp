@@ -1,6 +1,7 @@
 #include "lab/op/op.h"
 
 #include <algorithm>
+#include <cctype>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -49,6 +50,10 @@ Operand parse_operand(std::string_view text, DType usual) {
   const std::string_view kind = text.substr(colon + 1);
   const std::optional<DType> dtype = parse_dtype(kind);
   out.type.dtype = dtype.value_or(DType::kI64);
+  if (!dtype && !kind.empty() && std::isalpha(static_cast<unsigned char>(kind[0])) != 0) {
+    throw Error(ErrorCode::kUsage, "shape"_field, fmt::format("there is no dtype \"{}\"", kind),
+                "give one such as f32, bf16 or i64, or the number that indices are below");
+  }
   if (!dtype) out.below = count(kind);
   return out;
 }
@@ -64,13 +69,28 @@ std::vector<Operand> operands_of(const OpSpec& spec, const OpDef& op) {
   const std::size_t named = op.inputs.size();
   const auto optional = static_cast<std::size_t>(std::ranges::count_if(
       op.inputs, [](const std::string& name) { return name.ends_with('?'); }));
+  std::vector<std::string> names = op.inputs;
+  for (std::string& name : names) {
+    if (name.ends_with('?')) name.replace(name.size() - 1, 1, " (optional)");
+  }
   const bool fits = op.is_variadic() ? out.size() >= named
                                      : out.size() <= named && out.size() + optional >= named;
+  if (!fits && named == 0) {
+    throw Error(ErrorCode::kUsage, "shape"_field, fmt::format("{} has no operands", op.name),
+                "leave it out");
+  }
+  if (!fits && out.empty()) {
+    throw Error(
+        ErrorCode::kUsage, "shape"_field,
+        fmt::format("it is missing: {} has the operands {}", op.name, fmt::join(names, ", ")),
+        "give one shape for each, joined by +, as 512x64+64x256");
+  }
   if (!fits) {
-    throw Error(ErrorCode::kUsage, "shape"_field,
-                fmt::format("{} has the operands {}, and \"{}\" has {} shapes", op.name,
-                            fmt::join(op.inputs, ", "), spec.shape, out.size()),
-                "join one shape for each by +, as 512x64+64x256");
+    throw Error(
+        ErrorCode::kUsage, "shape"_field,
+        fmt::format("{} has the operands {}, and \"{}\" has {} {}", op.name, fmt::join(names, ", "),
+                    spec.shape, out.size(), out.size() == 1 ? "shape" : "shapes"),
+        "join one shape for each by +, as 512x64+64x256");
   }
   return out;
 }

@@ -115,7 +115,7 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
     const std::vector<Evidence::Row> timed = cells_behind(evidence, row);
     for (const Evidence::Row& step : timed) out = std::max(out, noise_of(step, "samples_ms"));
     return timed.empty() ? kUnknown : out;
-  } catch (const Unsupported&) {  // what is no time
+  } catch (const Unsupported&) {  // a column of no times has no noise
     return kUnknown;
   }
 }

@@ -67,6 +67,10 @@ TEST(ProcessesTest, RowsOfSeveralProcessesBecomeOne) {
   EXPECT_EQ(all.at("major_faults"), Json(7));
   EXPECT_DOUBLE_EQ(all.at("tflops").as_double(), 1000 / 3.5 * 1e-9);
   EXPECT_DOUBLE_EQ(all.at("tokens_per_s").as_double(), 16 / 3.5 * 1e3);
+  std::vector<Json> micro_batches = rows;
+  for (Json& row : micro_batches) row["accumulate"] = 4;
+  EXPECT_DOUBLE_EQ(merged_row(micro_batches, kColumns).at("tokens_per_s").as_double(),
+                   4 * 16 / 3.5 * 1e3);
   EXPECT_EQ(all.at("host_before"), Json(1));
   EXPECT_EQ(all.at("host_after"), Json(4));
   // Rows that were merged before keep their processes.

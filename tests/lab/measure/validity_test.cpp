@@ -104,6 +104,8 @@ constexpr Planted kPlanted[] = {
     {"roof_tflops 2.0; roof_others_cores 1.3", "doubt faster_than_the_roof"},
     {"roof_tflops -; roof_others_cores 1.3", ""},
     // Units and labels.
+    {"batch 1; accumulate 4", ""},  // tokens and FLOPs are those of all micro-batches
+    {"accumulate 4", "invalid unit_mix_up, invalid swapped_label"},
     {"tokens_per_s 5.12", "invalid unit_mix_up"},
     {"median_ms 0.1", "invalid unit_mix_up"},
     {"mode forward", "invalid swapped_label"},  // the FLOPs are those of a whole step

@@ -35,8 +35,9 @@ struct DocumentSight {
   }
 };
 
-// Hopper kernels that walk keys know documents where scores are not capped. Those that walk
-// queries, whose registers are full, have some of their own (Documented, hopper_backward_feed.cuh).
+// True for the Hopper kernels that read the bounds of documents here: those that walk along keys
+// and do not cap scores. Kernels that walk along queries have no registers left for that, so their
+// variants for documents read bounds from shared memory (Documented, hopper_backward_feed.cuh).
 template <class Traits>
 inline constexpr bool kKnowsDocuments = Traits::kWindowed && !Traits::kCapped;
 

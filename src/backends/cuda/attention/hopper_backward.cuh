@@ -224,7 +224,7 @@ class BackwardConsumer {
   static __device__ __forceinline__ int previous(int stage) {
     return stage == 0 ? Traits::kQStages - 1 : stage - 1;
   }
-  // Two buffers of dO and of dS alternate; so do the phases of the barrier below.
+  // Two buffers of dO and two of dS alternate, and so do the phases of the barrier below.
   __device__ __forceinline__ int buffer() const {
     static_assert(Traits::kDOStages == 2);
     return done_ & 1;
@@ -351,8 +351,9 @@ class BackwardConsumer {
   const BackwardParameters& p_;
   std::uint32_t shared_;
   int group_;
-  int keys_left_;         // from this warpgroup's first on
-  int distance_;          // from the last key that the first query sees to this warpgroup's first
+  int keys_left_;  // keys from this warpgroup's first one on
+  // Keys between the last that the first query sees and this warpgroup's first.
+  int distance_;
   int done_ = 0, count_;  // steps: blocks of queries, of each head that shares the keys
   int turned_;            // descending: blocks before the last; ascending: 0
   Ring<Traits::kQStages> ring_q_;

@@ -23,11 +23,11 @@ struct BackwardTraits {
   static constexpr bool kCausal = kCausal_;
   static constexpr bool kWindowed = false;   // causal, and a query sees the last keys alone
   static constexpr bool kCapped = false;     // scores, see hopper_cap.cuh
-  static constexpr bool kDocuments = false;  // see Documented
+  static constexpr bool kDocuments = false;  // rows hold several documents, see Documented
   // Several heads of queries share one of keys, or several blocks divide the queries.
   static constexpr bool kGrouped = false;
   static constexpr int kQStages = 3;    // blocks of Q in flight
-  static constexpr int kDOStages = 2;   // of dO
+  static constexpr int kDOStages = 2;   // blocks of dO in flight
   static constexpr bool kAhead = true;  // next scores under this block's dK and dQ
   // kLateValues: P is rounded together with dS, and only then dV is multiplied. kEarlyKeys: dK is
   // complete before the next block begins. Both save registers for the accumulators, and are
@@ -50,9 +50,9 @@ struct BackwardParameters {
   int* turns;                 // [batch * heads][blocks of queries], zeros; null: in any order
   int queries, keys, key_heads, padded_queries, key_blocks;
   int group;          // heads of queries that share one of keys
-  int all_key_heads;  // of all batches
+  int all_key_heads;  // heads of keys in all batches
   int parts;          // grouped: blocks of a cluster, which divide the queries of their keys
-  int section_heads;  // whose blocks are mixed, see BackwardTile
+  int section_heads;  // heads of a section, whose blocks are mixed, see BackwardTile
   int round;          // blocks of keys that walk one way, see BackwardOrder and BackwardWalk
   int window;         // windowed: the keys that a query sees, up to i + offset
   int offset;         // causal: query i sees keys 0 .. i + offset
@@ -60,14 +60,14 @@ struct BackwardParameters {
   float scale;
   float to_tangent;          // capped: scale / cap
   float scale_log2;          // scale * log2 e; capped: cap * log2 e
-  DocumentBounds documents;  // or nulls
+  DocumentBounds documents;  // null pointers: no documents
 };
 
 template <class Traits>
 struct BackwardLayout {
   static constexpr int kD = Traits::kD, kM = Traits::kM, kN = Traits::kN, kThreads = 384;
-  using Q = Tile<kM, kD>;    // also dO
-  using K = Tile<kN, kD>;    // also V
+  using Q = Tile<kM, kD>;    // queries of a block; dO, too
+  using K = Tile<kN, kD>;    // keys of a block; values, too
   using Out = Tile<64, kD>;  // dK or dV of a warpgroup
   using DS = Tile<kN, kM>;   // [key][query]
   // dQ: with 128 queries a warpgroup takes 64 of them, with 64 it takes kQColumns of the columns,
@@ -101,8 +101,8 @@ struct BackwardLayout {
 // A block's keys, and the blocks of queries that see them: it takes every parts-th of these.
 template <class Traits>
 struct BackwardTile {
-  int block, first_key, head, batch, head_of_all, begin, end;  // heads: of keys
-  int blocks_of_head;                                          // of queries
+  int block, first_key, head, batch, head_of_all, begin, end;  // head, head_of_all: heads of keys
+  int blocks_of_head;                                          // blocks of queries in a head
   int part = 0;
   bool is_descending = Traits::kGrouped;  // see BackwardWalk
   __device__ __forceinline__ explicit BackwardTile(const BackwardParameters& p) {

@@ -22,7 +22,7 @@ struct BackwardRows {
   float *lse2, *delta, *dq_sums;            // as in BackwardParameters; wide heads: no dq_sums
   int* turns;                               // or null
   int queries, heads, width, padded_width;  // dq_sums have padded_width columns
-  int row_blocks;                           // of 64 rows, of a head
+  int row_blocks;                           // blocks of 64 rows in a head
   float scale;
 };
 

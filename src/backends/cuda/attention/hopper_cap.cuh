@@ -29,7 +29,7 @@ __device__ __forceinline__ float tanh_by_exp2(float x) {
   return fmaf(-2.0F, reciprocal_fast(1.0F + exp2_fast(x * 2.88539008F)), 1.0F);
 }
 
-// Products become tangents; `to_tangent`: scale / cap.
+// Turns products into tangents of scores; `to_tangent` is scale / cap.
 template <int K>
 __device__ __forceinline__ void take_tangents(float (&s)[K], float to_tangent) {
   float largest = 0;

@@ -110,7 +110,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void wait_v() {
     barrier_wait(shared_ + Layout::kVFull + 8 * ring_.stage, ring_.parity);
   }
-  // The end of a block: its K was free before.
+  // Frees the V of a block at its end; its K was freed before.
   __device__ __forceinline__ void free_v() {
     release(Layout::kVEmpty + 8 * ring_.stage);
     ring_.advance();
@@ -270,7 +270,7 @@ class ForwardConsumer {
   std::uint32_t shared_;
   int group_;
   int barrier_;     // named: of this warpgroup's turn; + kGroups: of itself
-  BlockRing ring_;  // of the block whose P V is next
+  BlockRing ring_;  // the stage of the block whose P V is next
   Ring<Traits::kQStages> ring_q_;
   RowSoftmax softmax_;
   float s_[kN / 2];            // scores, then probabilities, of a block

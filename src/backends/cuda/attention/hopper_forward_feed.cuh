@@ -50,15 +50,15 @@ struct ForwardParameters {
   int queries, keys, heads;
   int group;                 // heads of q that share one of k and v
   int offset;                // causal: query i sees keys 0 .. i + offset
-  int window;                // windowed: of these the last; kEveryKey: no limit
+  int window;                // windowed: the last of these that a query sees; kEveryKey: no limit
   DocumentBounds documents;  // windowed, not capped
   bool has_o;
-  int row_tiles, tiles;          // of a head; of all
-  int all_heads, section_heads;  // of all batches; those whose tiles are mixed, see ForwardTile
+  int row_tiles, tiles;          // tiles of one head; of all heads
+  int all_heads, section_heads;  // heads of all batches; heads of a section, see ForwardTile
   int parts;                     // divided: blocks of a cluster, which divide a tile's keys
   int width;                     // divided: of the head
   void* o_data;                  // divided: o, or null
-  AttentionStrides o_strides;    // of it
+  AttentionStrides o_strides;    // strides of o_data
   float to_tangent;              // capped: scale / cap
   float scale_log2;              // scale * log2 e; capped: cap * log2 e
 };
@@ -68,8 +68,8 @@ struct ForwardLayout {
   static constexpr int kM = 64 * Traits::kGroups;
   static constexpr int kThreads = 128 * (1 + Traits::kTeams * Traits::kGroups);
   using Q = Tile<kM, Traits::kD>;
-  using K = Tile<Traits::kN, Traits::kD>;  // also V
-  using O = Tile<64, Traits::kD>;          // of one warpgroup
+  using K = Tile<Traits::kN, Traits::kD>;  // keys of a block; values, too
+  using O = Tile<64, Traits::kD>;          // results of one warpgroup
   static constexpr int kQ = 0, kK = Traits::kQStages * Q::kBytes,
                        kV = kK + Traits::kStages * K::kBytes, kO = kV + Traits::kStages * K::kBytes,
                        kEnd = kO + (Traits::kOInQ ? 0 : Traits::kGroups * O::kBytes);
@@ -173,7 +173,7 @@ __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std:
                  key_head, tile.batch);
     ring_v.advance();
   };
-  const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // of all blocks
+  const int teams = static_cast<int>(gridDim.x) * Traits::kTeams;  // the teams of all blocks
   int index = static_cast<int>(blockIdx.x) + team * static_cast<int>(gridDim.x);
   if (Traits::kDivided) index /= p.parts;
   while (true) {

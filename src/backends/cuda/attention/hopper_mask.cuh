@@ -9,7 +9,8 @@
 
 namespace tracestep::cuda {
 
-// Scores [64 queries from first_row on][kN keys from first_key on]; `thread`: of the warpgroup.
+// Sets to -infinity the scores of keys that their query does not see, in the fragments of
+// [64 queries from first_row on][kN keys from first_key on]. `thread`: its number in the warpgroup.
 template <class Traits, int kN>
 __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, int first_key,
                                             int keys, int offset, int window,
@@ -48,8 +49,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   }
 }
 
-// Scores transposed, [64 keys][kM queries]. distance: from the last key that the first query sees
-// to the first key; keys_left: keys from the first on.
+// As mask_scores(), of transposed scores [64 keys][kM queries]. `distance`: keys from the last one
+// that the first query sees to the first one here; `keys_left`: the keys from the first one on.
 template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
                                                 int window, int thread) {

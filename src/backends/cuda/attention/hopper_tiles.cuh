@@ -18,7 +18,7 @@ constexpr int swizzle_bytes(int width) {
 template <int kRows, int kWidth>
 struct Tile {
   static constexpr int kSwizzle = swizzle_bytes(kWidth);
-  static constexpr int kColumns = kSwizzle / 2;  // of a panel
+  static constexpr int kColumns = kSwizzle / 2;  // columns of a panel
   static constexpr int kPanels = kWidth / kColumns;
   static constexpr int kPanelBytes = kRows * kSwizzle;
   static constexpr int kBytes = kPanels * kPanelBytes;

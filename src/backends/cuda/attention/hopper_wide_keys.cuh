@@ -28,14 +28,14 @@ struct WideBackwardTraits {
   static constexpr bool kCausal = kCausal_, kWindowed = false, kCapped = false, kDocuments = false;
   static constexpr bool kGrouped = true;  // one head of queries is a group of one
   static constexpr int kQStages = 2, kDOStages = 2;
-  static constexpr int kVStages = kD_ > 192 ? 1 : 2;  // of the kernel for dQ
+  static constexpr int kVStages = kD_ > 192 ? 1 : 2;  // blocks of V in flight, in the kernel for dQ
 };
 
 template <class Traits>
 struct WideKeysLayout {
   static constexpr int kD = Traits::kD, kM = Traits::kM, kN = Traits::kN, kThreads = 384;
-  using Q = Tile<kM, kD>;                           // also dO
-  using K = Tile<kN, kD>;                           // also V, dK and dV
+  using Q = Tile<kM, kD>;                           // queries of a block; dO, too
+  using K = Tile<kN, kD>;                           // keys of a block; V, dK and dV, too
   static constexpr int kRowBytes = kM * 4;          // LSE or delta of a block
   static constexpr int kPBytes = kM / 2 * 128 * 4;  // the fragments of P' of a warpgroup
   static constexpr int kK = 0, kV = K::kBytes, kQ = kV + K::kBytes,
@@ -213,8 +213,8 @@ class WideKeysConsumer {
 
   const BackwardParameters& p_;
   std::uint32_t shared_;
-  int thread_;                     // of the warpgroup
-  Ring<2> ring_;                   // of Q, dO and P'
+  int thread_;                     // the thread's number in its warpgroup
+  Ring<2> ring_;                   // the stages of Q, dO and P'
   float s_[kM / 2];                // S', then P'; or dP', then dS'
   float sum_[kD / 2];              // dV or dK
   std::uint32_t rounded_[kM / 4];  // P' or dS' of the step whose sum is made

@@ -24,7 +24,7 @@ struct WideQueriesParameters : ForwardParameters {  // o: of dQ
 template <class Traits>
 struct WideQueriesLayout {
   static constexpr int kD = Traits::kD, kRows = 128, kStages = 2, kVStages = Traits::kVStages;
-  using Q = Tile<kRows, kD>;  // also dO; dQ takes Q's place
+  using Q = Tile<kRows, kD>;  // queries of a block; dO, too, and dQ takes Q's place
   using K = Tile<Traits::kN, kD>;
   static constexpr int kQ = 0, kDO = Q::kBytes, kK = 2 * Q::kBytes, kV = kK + kStages * K::kBytes,
                        kEnd = kV + kVStages * K::kBytes;
@@ -201,8 +201,8 @@ class WideQueriesConsumer {
   std::uint32_t shared_;
   int group_;
   int batch_ = 0;             // read by windowed kernels
-  Ring<Layout::kStages> k_;   // of the block whose dQ is next
-  Ring<Layout::kVStages> v_;  // of the block whose dP is next
+  Ring<Layout::kStages> k_;   // the stage of the keys whose dQ is next
+  Ring<Layout::kVStages> v_;  // the stage of the values whose dP is next
   float lse_[2], delta_[2];
   float s_[kN / 2], dp_[kN / 2], dq_[kD / 2];
   std::uint32_t ds16_[kN / 4];

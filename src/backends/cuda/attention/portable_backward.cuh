@@ -360,7 +360,7 @@ class BackwardWarp {
 
   // --- results -----------------------------------------------------------------------------------
   __device__ __forceinline__ void finish() {
-    // Computed again: registers were scarce till here.
+    // It is computed again, as registers were scarce until here.
     const BackwardScaling scaling = find_scaling<T, Traits::kGradient>(p_, tile_.batch_head);
     RowFactors factor;
 #pragma unroll
@@ -413,13 +413,14 @@ class BackwardWarp {
   const int thread_;
   const T *y_head_, *y_pair_head_;
   int lane_, group_, share_;
-  int warp_rows_, warp_first_;  // of the group, from the block's first row and in the tensor
-  std::int64_t stats_row_;      // of the first query of the head at hand
+  int warp_rows_, warp_first_;  // the first row of the warps' group: in the block, in the tensor
+  std::int64_t stats_row_;      // the row of the head's first query in the statistics
   const Lanes lane_offsets_;
   BackwardScaling scaling_;
   float acc_[kMT][kFirst ? kColumns / 8 : 1][4] = {};         // the gradient of x
   float value_acc_[kMT][kValues ? kColumns / 8 : 1][4] = {};  // dV
-  float own_sum_[kMT][2] = {};                                // of the probabilities of a query
+  // Sums of the probabilities of a query.
+  float own_sum_[kMT][2] = {};
 };
 
 }  // namespace tracestep::cuda::portable

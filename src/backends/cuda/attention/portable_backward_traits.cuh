@@ -29,10 +29,12 @@ struct BackwardTraits {
   // The probabilities of a query are made to sum to 1.
   static constexpr bool kIsCorrected = parts == 2;
   static constexpr float kShift = kProbabilityShift<E>;
-  static constexpr int kGroups = warps / share;  // of warps with the same rows
+  static constexpr int kGroups = warps / share;  // groups of warps, each with rows of its own
   static constexpr int kWarpRows = 16 * row_blocks, kRows = kWarpRows * kGroups;
-  static constexpr int kOwn = passing / share, kNT = kOwn / 8;  // whose scores are the warp's
-  static constexpr int kColumns = width / share;                // of the results, for a warp
+  // Passing rows whose scores a warp computes.
+  static constexpr int kOwn = passing / share, kNT = kOwn / 8;
+  // Columns of the results that a warp has.
+  static constexpr int kColumns = width / share;
   static_assert(share == 1 || (parts == 1 && kColumns % 16 == 0 && kOwn % 16 == 0));
 };
 
@@ -54,7 +56,7 @@ struct BackwardShared {
   static constexpr int kExchange = kStages + 2 * kStage;
   static constexpr int kOwnStats =
       kExchange + (Traits::kShare == 1 ? 0 : 2 * Traits::kGroups * kFragments);
-  static constexpr int kOwnBytes = Traits::kParts == 2 ? 16 : 8;  // of a row
+  static constexpr int kOwnBytes = Traits::kParts == 2 ? 16 : 8;  // statistics of one row
   static constexpr int kBytes = kOwnStats + (Traits::kQueries ? kOwnBytes * Traits::kRows : 0);
 };
 

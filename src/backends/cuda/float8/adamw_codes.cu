@@ -35,7 +35,7 @@ struct Parts {
   std::int32_t count, end;  // the tile behind the last one
   DType p, g, m, v;
   float limit, room;
-  std::uint32_t* maxima;  // of each tile
+  std::uint32_t* maxima;  // the largest magnitude of each tile, as bits
 };
 static_assert(sizeof(Predecessors) + alignof(Parts) + sizeof(Parts) + sizeof(Rates) <=
               kParameterBytes);

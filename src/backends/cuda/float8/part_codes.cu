@@ -16,7 +16,7 @@ namespace {
 using namespace float8;
 
 constexpr std::size_t kParameterBytes = 32764;
-constexpr int kBlocks = 32;  // of each tensor, which walk through it
+constexpr int kBlocks = 32;  // blocks that walk through each tensor
 
 struct Part {
   const void* x = nullptr;
@@ -29,7 +29,7 @@ struct Part {
 struct Parts {
   static constexpr int kMost = 500;
   Part at[kMost];
-  float* now = nullptr;  // of each
+  float* now = nullptr;  // the largest magnitude of each part now
   float limit = 0, room = 1;
 };
 static_assert(sizeof(Predecessors) + alignof(Parts) + sizeof(Parts) <= kParameterBytes);

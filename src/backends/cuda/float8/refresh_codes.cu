@@ -27,8 +27,8 @@ struct Weights {
   static constexpr int kMost = 400;
   Weight at[kMost];
   float limit, room;
-  std::uint32_t* maxima;  // of each tile
-  float* lasts;           // of each weight: `last` may be where `largest` is
+  std::uint32_t* maxima;  // the largest magnitude of each tile, as bits
+  float* lasts;           // a copy of each weight's `last`, which may lie where `largest` does
 };
 static_assert(sizeof(Predecessors) + alignof(Weights) + sizeof(Weights) <= kParameterBytes);
 

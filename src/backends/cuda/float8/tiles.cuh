@@ -17,8 +17,9 @@
 
 namespace tracestep::cuda::float8 {
 
-constexpr int kThreads = 256, kTile = kQuantizeTile, kSide = 8;  // of a thread's codes
-constexpr int kPacks = kTile / kSide;                            // of a tile's row
+// KSide: the side of the square of codes that a thread makes.
+constexpr int kThreads = 256, kTile = kQuantizeTile, kSide = 8;
+constexpr int kPacks = kTile / kSide;  // packs in a row of a tile
 // 2^-100 as bits: what an operand of zeros has as its largest magnitude.
 constexpr std::uint32_t kLeastBits = (127u - 100u) << 23;
 
@@ -74,7 +75,7 @@ struct Codes {
   std::int64_t rows = 0, columns = 0;
   std::int64_t leading = 0;  // elements from row to row of `transposed`
   float limit = 0;           // the largest magnitude among the codes
-  bool codes_in_packs = false, transposed_in_packs = false;  // of 8
+  bool codes_in_packs = false, transposed_in_packs = false;  // rows are whole packs of 8 codes
 };
 
 // Two codes; the first one in the lower byte.
@@ -109,14 +110,16 @@ __device__ __forceinline__ void transpose_bytes(const std::uint32_t (&from)[4],
   to[3] = __byte_perm(high_a, high_b, 0x7632);
 }
 
-// A tile of one part of the result: columns from `begin`, those before `end`.
+// Where a tile lies in its part of the result: from `row` and column `begin` on, before column
+// `end`.
 struct Place {
   std::int64_t row, begin, end;
 };
 
-// A thread has 8 rows of 8 codes, words[row][half], kRun columns of them side by side: all 8, or 4
-// of each half of the tile. The chunks of a column of the tile are stored in an order that keeps 16
-// threads, of one row and of one column alike, on different banks.
+// Stores a tile of codes transposed, through shared memory. A thread gives 8 rows of 8 codes, four
+// in each word of words[row][half]. With kRun 8 its columns lie side by side; with kRun 4 those of
+// a half do, in that half of the tile. The order of chunks in shared memory keeps the 16 threads
+// that write a row, or read a column, on different banks.
 template <int kRun = kSide>
 __device__ __forceinline__ void store_transposed(const Codes& to, const Place& place,
                                                  const std::uint32_t (&words)[kSide][2]) {

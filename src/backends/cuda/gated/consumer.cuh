@@ -36,7 +36,7 @@ class GatedConsumer {
 
   __device__ __forceinline__ void run() {
     if (group_ == 1) named_arrive(kTurn, 256);
-    int turn = 0;  // of which of the two groups
+    int turn = 0;  // the group whose turn it is
     const int step = static_cast<int>(gridDim.x) / Layout::kCluster;
     for (int unit = static_cast<int>(blockIdx.x) / Layout::kCluster; unit < p_.units;
          unit += step, turn ^= 1) {
@@ -58,7 +58,7 @@ class GatedConsumer {
  private:
   static constexpr int kTurn = 1;          // the named barrier of group 0's turn; then group 1's
   static constexpr int kTogether = 3;      // that of all threads of group 0; then group 1's
-  static constexpr int kHalves = kM / 64;  // of a tile's rows
+  static constexpr int kHalves = kM / 64;  // halves of a tile, of 64 rows each
   static constexpr int kOfPanel = 32;      // results of a thread in a panel
 
   static __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x) & 127; }
@@ -177,7 +177,7 @@ class GatedConsumer {
   // Reads the first panels while the other group multiplies.
   __device__ __forceinline__ void begin_reading(const GatedTile& tile) const {
     if (!leads()) return;
-    bulk_wait_read<0>();  // of what the tile before left in the buffers
+    bulk_wait_read<0>();  // until what the tile before left in the buffers is read
     read(tile, 0, 0);
     read(tile, 0, 1);
   }

@@ -9,14 +9,14 @@
 namespace tracestep::cuda::gated_product {
 
 constexpr int kM = 128, kN = 128, kK = 64, kThreads = 3 * 128;
-using Panel = Tile<64, 64>;  // of results on their way to or from memory
+using Panel = Tile<64, 64>;  // results on their way to or from memory
 
 struct GatedParameters {
   CUtensorMap a, b;             // x or dy; the weights
   CUtensorMap gate_up;          // written, and by the gradients read
   CUtensorMap result;           // h, or the gradients of gate_up
   int row_units, units;         // tiles, or clusters of them, from top to bottom, and all
-  int blocks;                   // of K
+  int blocks;                   // blocks of K
   int columns;                  // F
   bool keeps_gate_up, keeps_h;  // somebody reads them
 };
@@ -30,8 +30,8 @@ struct GatedLayout {
   static constexpr int kTeam = kGradient ? 128 : 32;
   static constexpr int kTeamRows = kTeam / 2;
   static constexpr int kStages = kGradient ? 5 : 6;
-  static constexpr int kPanels = kGradient ? 4 : 2;         // of a warpgroup
-  static constexpr int kColumns = kGradient ? kN : kN / 2;  // of F in a tile
+  static constexpr int kPanels = kGradient ? 4 : 2;         // panels of a warpgroup
+  static constexpr int kColumns = kGradient ? kN : kN / 2;  // columns of F in a tile
   using A = Tile<kM, kK>;
   using B = Tile<kGradient ? kK : kN, kGradient ? kN : kK>;
   static constexpr int kStageBytes = A::kBytes + B::kBytes, kPanelsAt = kStages * kStageBytes,

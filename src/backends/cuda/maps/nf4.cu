@@ -8,7 +8,7 @@
 namespace tracestep::cuda {
 namespace {
 
-constexpr int kThreads = 256, kElements = 8;  // of a thread
+constexpr int kThreads = 256, kElements = 8;  // kElements: elements of a thread
 static_assert(kNf4Block % kElements == 0);
 // Copies for kernels of what the host has.
 struct Nf4Codes {

@@ -13,8 +13,8 @@ constexpr int kResident = 6;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 4;     // heads that a thread turns by the angles it has read once
 
 struct Rotation {
-  Walk<1> outer;            // of x: the dimensions before the position
-  std::int64_t row_stride;  // of x, from position to position
+  Walk<1> outer;            // walks through x along the dimensions before the position
+  std::int64_t row_stride;  // elements of x from one position to the next
   std::int64_t positions;
   RowWidth row_packs;   // packs in a row
   RowWidth head_packs;  // packs in all positions

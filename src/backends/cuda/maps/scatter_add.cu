@@ -203,7 +203,7 @@ struct RowSums {
   const Bounds* bounds;
   const Member* sorted;
   const unsigned* long_rows;
-  std::int64_t width;    // of rows, in elements
+  std::int64_t width;    // elements of a row
   RowWidth packs;        // and in packs
   unsigned long_blocks;  // the first blocks, which sum the rows with many members
 };

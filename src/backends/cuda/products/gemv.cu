@@ -59,7 +59,7 @@ int stages_of(GemvArgs a) {
 
 // A block for each multiprocessor, or more where its sums would not fit.
 std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
-  constexpr std::int64_t kMostSums = 4096;  // of a block
+  constexpr std::int64_t kMostSums = 4096;  // the most sums that a block keeps
   const std::int64_t sums = a.units * a.rows_of_unit() * a.shares;
   return std::min(a.units, ceil_div(sums, kMostSums * multiprocessors) * multiprocessors);
 }

@@ -13,7 +13,7 @@
 
 namespace tracestep::cuda::gemv {
 
-inline constexpr int kWarps = 8;  // of a block
+inline constexpr int kWarps = 8;  // warps of a block
 inline constexpr int kThreads = kWarps * kWarp;
 
 enum class Norm : std::int32_t { kNone, kRms, kLayer };
@@ -21,18 +21,18 @@ enum class Activation : std::int32_t { kNone, kSilu, kGelu, kGeluErf, kRelu };
 
 struct GemvArgs {
   const void *x, *weights;     // [k], [rows, k]
-  const void *scale, *shift;   // of the norm, [k]; nullptr: none, as for the next two
+  const void *scale, *shift;   // the norm's, [k]; nullptr: none, as for the next two
   const void *bias, *c;        // [rows], [units]
   void* y;                     // [units]
-  std::int64_t units;          // of y
+  std::int64_t units;          // elements of y
   std::int64_t gate_distance;  // rows from the gate of a unit to what it gates; 0: a unit is a row
   int k, share;                // elements of a row, and of a share of it
   int shares;                  // warps that share a row: 1, 2, 4 or 8
-  int stages;                  // of each warp's ring; 0: rows are read directly
-  int most_rows;               // of a block
+  int stages;                  // stages in each warp's ring; 0: rows are read directly
+  int most_rows;               // the most rows that a block computes
   Norm norm;
   Activation activation;
-  float eps, offset;  // of the norm: added to the mean square, and to `scale`
+  float eps, offset;  // the norm's: eps is added to the mean square, offset to `scale`
   bool early;         // nothing in front writes weights, scale, shift, bias
   bool as_packs;      // x, weights, scale and shift are aligned to 16 bytes
 
@@ -86,7 +86,7 @@ class Ring {
     data_ = shared + SharedPlan<T>(a).ring + warp * a.stages * bytes;
     barriers_ = shared_address(shared) + warp * a.stages * 8;
   }
-  __device__ int begin() const { return begin_; }  // of the share
+  __device__ int begin() const { return begin_; }  // where the share begins
   __device__ int length() const { return length_; }
   __device__ int row(int round) const { return round * (kWarps / a_.shares) + group_; }
   __device__ int sum_at(int round) const { return row(round) * a_.shares + part_; }

@@ -7,8 +7,8 @@ namespace tracestep::cuda {
 namespace {
 
 constexpr std::int64_t kMostRows = 4;
-constexpr int kWarps = 8;    // of a block
-constexpr int kColumns = 2;  // of y that a warp computes: rows of weights
+constexpr int kWarps = 8;    // warps of a block
+constexpr int kColumns = 2;  // columns of y that a warp computes: rows of weights
 constexpr int kAhead = 4;    // words of each row that a lane asks for at a time
 constexpr int kLine = 128;   // bytes of a line of the cache
 
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   __shared__ float shared[kWarps][kColumns * kRows];
   const int lane = static_cast<int>(threadIdx.x) % kWarp,
             warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int share = warp % a.shares, pairs = kWarps / a.shares;  // of columns, in this block
+  const int share = warp % a.shares, pairs = kWarps / a.shares;  // pairs of columns in this block
   const std::int64_t first = (std::int64_t{blockIdx.x} * pairs + warp / a.shares) * kColumns;
   constexpr int kRound = kWarp * kPack<T>;
   const int rounds = (a.k + kRound - 1) / kRound;
@@ -118,7 +118,7 @@ int shares_of(const ThinArgs& a) {
 template <class T, class Y>
 cudaError_t launch_rows(std::int64_t rows, ThinArgs a, const LaunchStream& stream) {
   a.shares = shares_of<T>(a);
-  const std::int64_t columns = kWarps / a.shares * kColumns;  // of a block
+  const std::int64_t columns = kWarps / a.shares * kColumns;  // columns of y that a block computes
   const LaunchSize size{.blocks = static_cast<unsigned>(ceil_div(a.n, columns)),
                         .threads = kWarps * kWarp};
   switch (rows) {

@@ -109,7 +109,7 @@ void cross_entropy(const KernelCall& call) {
 
 // --- gradient ---------------------------------------------------------------------------------
 constexpr unsigned kGradientThreads = 256;
-// Blocks per multiprocessor: as many as the registers for their packs allow.
+// The number of blocks that run on a multiprocessor: as many as the registers for packs allow.
 template <int kCount, bool kWhole>
 constexpr int kGradientBlocks = kCount == 4 && kWhole ? 5 : 4;
 

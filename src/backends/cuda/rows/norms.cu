@@ -308,7 +308,8 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>)
     norm_grad_kernel(Predecessors before, GradientArgs args) {
   before.wait();
   constexpr bool kAhead = N > 1;
-  constexpr int kSums = kCentred ? 2 * kTogether : kTogether;  // those of dy behind
+  // The sums that centring adds stand behind the others.
+  constexpr int kSums = kCentred ? 2 * kTogether : kTogether;
   __shared__ float scratch[2][kSums][kWarp], rstds[NormGradPlan::kMostRows],
       means[kCentred ? NormGradPlan::kMostRows : 1];
   const int team = static_cast<int>(threadIdx.x) / args.lanes;
@@ -395,7 +396,7 @@ __global__ void __launch_bounds__(kMostThreads)
     const T* x = static_cast<const T*>(args.x) + row * args.width;
     T* dx = static_cast<T*>(args.dx) + row * args.width;
     const float rstd = args.rstd.at(row), mean = kCentred ? args.mean.at(row) : 0.0f;
-    float sums[kSums] = {};  // of dy·w·normed; of dy·w
+    float sums[kSums] = {};  // the sums of dy·w·normed, then those of dy·w
     for (std::int64_t i = threadIdx.x; i < args.width; i += blockDim.x) {
       const float of_dy = to_float(dy[i]), term = of_dy * ((to_float(x[i]) - mean) * rstd);
       sums[0] += term * args.w.at(i);

@@ -19,7 +19,8 @@ inline constexpr unsigned kMostThreads = 1024;
 struct RowPlan {
   int lanes = 1;
   int rows_per_block = 1;
-  int shift = 31;  // of several rows: lanes == 1 << shift, so that no thread has to divide
+  // Where a block has several rows, lanes == 1 << shift, so that no thread has to divide.
+  int shift = 31;
 
   unsigned threads() const { return static_cast<unsigned>(lanes * rows_per_block); }
   unsigned blocks(std::int64_t rows) const {

@@ -53,7 +53,7 @@ __device__ RowOfThread row_of_thread(const SoftmaxArgs& args) {
   return at;
 }
 
-// The result in hidden columns: 0, or NaN (0/0) in a row without visible ones.
+// Returns what hidden columns get: 0, or NaN (0/0) in a row without visible ones.
 __device__ float value_of_hidden(std::int64_t visible) {
   return visible > 0 ? 0.0f : __int_as_float(0x7fffffff);
 }

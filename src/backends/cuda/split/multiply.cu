@@ -38,11 +38,11 @@ struct SplitParameters {
   std::int64_t a_scale_rows, b_scale_rows;
   SplitOperands from;
   const float* c;  // or null
-  float* y;        // or the sums of shares
+  float* y;        // the result, or workspace for the sums of shares
   bool has_pairs;  // results can be read and written two at a time
   std::int64_t m, n;
-  int row_tiles, column_tiles, tiles;   // of a matrix twice, of all
-  int shares, blocks, blocks_of_share;  // of K
+  int row_tiles, column_tiles, tiles;   // the tiles of one matrix down and across; those of all
+  int shares, blocks, blocks_of_share;  // K in shares; its blocks, of all and of a share
 };
 
 template <int kN_>
@@ -273,7 +273,7 @@ class SplitConsumer {
   std::uint32_t shared_;
   int group_;
   Ring<Layout::kStages> ring_;
-  float sum_[kN / 2], total_[kN / 2];  // of a block of K; of all
+  float sum_[kN / 2], total_[kN / 2];  // the sums of one block of K; of all before it
 };
 
 template <int kN>

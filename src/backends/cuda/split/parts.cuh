@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// Parts of an operand [batch, rows, K] in a workspace, as its plan says.
+// Says where the parts of an operand [batch, rows, K] lie in a workspace, by its plan.
 struct SplitParts {
   __half* parts = nullptr;  // [batch][2][rows][padded_k]: x · 2^-e, high and low; null: not wanted
   float* scales = nullptr;  // [batch][padded_k / 64][scale_rows]: 2^e
@@ -35,7 +35,7 @@ struct SplitSource {
   std::int64_t rows = 0, columns = 0, batch = 1;
   SplitParts along = {}, down = {};
   bool has_vectors = false;  // can be read in steps of 16 bytes (split_sources() finds out)
-  unsigned first_block = 0;  // of the kernel's grid (likewise)
+  unsigned first_block = 0;  // the first of its blocks in the kernel's grid (likewise)
 };
 
 // Fills the parts of all sources, in one launch (parts.cu). At most three sources.

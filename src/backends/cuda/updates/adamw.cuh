@@ -61,7 +61,7 @@ struct Stream {
 // N elements as they are stored, so that loads of all streams are issued before the first is used.
 template <int N>
 struct Raw {
-  Pack<float, N> bits;  // of 16-bit elements: the first half
+  Pack<float, N> bits;  // elements of 16 bits fill the first half
 };
 
 template <int N>
@@ -131,11 +131,11 @@ struct Tensor {
 // Operands and attributes that all tensors of a call share.
 struct Rates {
   Stream lr, step_size, grad_scale;
-  Stream count;                 // of steps; without data nothing is rounded at random
+  Stream count;                 // the number of the step; without data nothing is rounded at random
   const bool* apply = nullptr;  // nullptr: always
   float weight_decay, beta1, beta2, eps;
-  bool rounds_weight;   // a weight in bfloat16, at random
-  bool has_eps_factor;  // the second element of step_size
+  bool rounds_weight;   // a weight in bfloat16 is rounded at random
+  bool has_eps_factor;  // it is the second element of step_size
 };
 
 struct Factors {
