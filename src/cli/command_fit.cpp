@@ -47,7 +47,8 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source, bool is_devi
   const std::int64_t limit = run.place.memory_limit_bytes;
   if (limit > 0) return limit;
   if (source.usable_bytes > 0) return source.usable_bytes;
-  if (is_device_given && run.place.device == "cpu") {
+  const DeviceTraits traits = traits_of(run.place);
+  if (is_device_given && traits.computes && traits.shares_kernels_among_threads()) {
     if (const std::optional<std::int64_t> free = available_memory()) {
       const std::int64_t usable = usable_part(*free);
       note = fmt::format(

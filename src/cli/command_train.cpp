@@ -145,6 +145,7 @@ void take_recipe(const TrainCommand& o, const OptionSet& set) {
   std::vector<std::string> taken;
   for (const auto& [flag, value] : recipe_of(o.train)) {
     if (o.given.contains(flag)) continue;
+    // Beside a constant schedule that was given there is no cosine that could end.
     if (flag == "--lr-min" && o.train.schedule.kind != ScheduleKind::kCosine) continue;
     std::ranges::find(set.options(), flag, &Option::flag)->read(flag, value);
     taken.insert(taken.end(), {flag, value});

@@ -172,6 +172,8 @@ TEST_F(TrainTest, WhereACosineEndsIsRefusedWithoutOne) {
       "cosine\n");
   EXPECT_EQ(run(train + " --schedule cosine").status, 0);
   EXPECT_EQ(run(train + " --recipe gpt").status, 0);
+  const std::string constant = "train --text text.txt --steps 1 --recipe gpt --schedule constant";
+  EXPECT_THAT(run(constant + kSizes).err, testing::Not(testing::HasSubstr("--lr-min")));
 }
 
 TEST_F(TrainTest, MomentsInEightBitsAreResumedAndKeptWhole) {

@@ -47,7 +47,7 @@ TEST(AttentionTilesTest, AWindowOfAllKeysIsNone) {
     const AttentionTiles few = attention_tiles(sizes(600), attention(true, 100), is_grad);
     EXPECT_EQ(all.scores, same.scores);
     EXPECT_EQ(all.packed, same.packed);
-    EXPECT_LT(few.scores, 0.8 * all.scores);
+    EXPECT_LT(few.scores, 0.9 * all.scores);
     EXPECT_GT(few.scores_per_pair, 2);  // the panel's tiles are computed as wholes
     EXPECT_LE(few.packed, all.packed);
   }
