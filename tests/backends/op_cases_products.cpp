@@ -323,6 +323,12 @@ OpCase added_product(Operand a, Operand b, Operand c, bool transpose_a = false,
   return out;
 }
 
+// What is added to counts so many times; of nothing else, where there are no terms.
+OpCase times(double beta, OpCase one) {
+  one.attrs.set("beta", AttrValue(beta));
+  return one;
+}
+
 // Products in blocks, in parts of k, of one row or column, of nothing; sums in the dtype of the
 // operands and in float32.
 OpTest matmul_add() {
@@ -343,6 +349,10 @@ OpTest matmul_add() {
           added_product(plain({3, 5003}), plain({5003, 7}), sum({3, 7})),
           added_product(plain({271, 12}), plain({12, 401}), sum({271, 401})),
           added_product(plain({67, 700}), plain({700, 1100}), sum({67, 1100})),
+          times(3.5, added_product(plain({5, 7}), plain({7, 3}), sum({5, 3}))),
+          times(0.25, added_product(plain({3, 0}), plain({0, 5}), sum({3, 5}))),
+          times(0.25,
+                added_product(plain({2, 70, 67}), plain({2, 70, 90}), sum({2, 67, 90}), true)),
           by_parts(added_product(plain({67, 700}), plain({700, 300}), sum({67, 300}))),
           by_parts(added_product(plain({70, 67}), plain({65, 70}), sum({67, 65}), true, true)),
           added_product(plain({2, 3, 5, 7}), plain({2, 3, 4, 7}), sum({2, 3, 5, 4}), false, true),

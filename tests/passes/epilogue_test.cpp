@@ -162,8 +162,11 @@ TEST_F(EpilogueTest, OtherSumsStayApart) {
                 "%8 : bf16[6,8] = exp(%dy)\n  %4 : bf16[6,5] = slice(%8)"),
         changed("update %grad.v",
                 "%8 : f32[3,4] = exp(%3)\n  output \"y\" = %8\n  update %grad.v")}) {
-    const bool is_read_late = text.find("output") != std::string::npos;
-    EXPECT_EQ(text_of(text).find("matmul_add_rows") != std::string::npos, is_read_late) << text;
+    const auto has = [](const std::string& in, const char* what) {
+      return in.find(what) != std::string::npos;
+    };
+    const bool is_read_late = has(text, "output");
+    EXPECT_EQ(has(text_of(text), "matmul_add_rows"), is_read_late) << text;
   }
 }
 
