@@ -60,7 +60,11 @@ def facts_of(document):
     when = str(environment.get("date_utc", ""))[:10]
     gpu = environment.get("gpu", "a GPU")
     no_time = [a["id"] for a in answers if a["refused"] and "no time" in a["answer"]]
-    text = (f"`study --device cuda --minutes 7 --course`{' on ' + when if when else ''}, one {gpu}, commit "
+    words = [str(word) for word in environment.get("command_line", ["study"])]
+    if "--output-dir" in words:
+        at = words.index("--output-dir")
+        del words[at:at + 2]
+    text = (f"`{' '.join(words)}`{' on ' + when if when else ''}, one {gpu}, commit "
             f"{commit},\n{seconds:.0f} s: {len(answered)} of {len(answers)} questions answered, "
             f"{len(answered) - len(marked)} of them on rows without a doubt,\n"
             f"{len(invalid) or 'none'} invalid ([its page](study-h200/study.html)). ")
