@@ -189,7 +189,7 @@ void count_work(const Program& program, CellResult& out) {
 void count_ranks(const Device& device, std::int64_t received, CellResult& out) {
   Communicator* const group = device.group();
   if (group == nullptr || group->processes() == nullptr) return;
-  const std::int64_t steps = out.spec.protocol.recorded_steps;
+  const std::int64_t steps = std::ssize(out.recorded);
   const bool is_one = out.peak_bytes == out.predicted_peak_bytes &&
                       received == steps * received_bytes(out.program, group->rank());
   const std::vector<std::uint64_t> all = group->processes()->exchange(is_one ? 1 : 0);
