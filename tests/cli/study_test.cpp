@@ -157,11 +157,12 @@ void expect_a_hand_in_of(const fs::path& study) {
 // In a study's folder, the page and its answers are no longer than a person reads.
 void expect_short(const fs::path& folder) {
   const testing::PageWords words = testing::words_of_page(text_of(folder / "study.html"));
-  EXPECT_LE(words.all, 7000u);
   EXPECT_LE(words.before, 1600u);
   const Json data = Json::parse(text_of(folder / "study.json"), "study.json");
+  const auto& answers = data.at("tables").at("answers").at("rows").items();
+  EXPECT_LE(words.all, 120 * answers.size());
   std::size_t all = 0, answered = 0;
-  for (const Json& answer : data.at("tables").at("answers").at("rows").items()) {
+  for (const Json& answer : answers) {
     if (answer.at("refused").as_bool()) continue;
     const std::size_t count = 1 + count_of(answer.at("answer").as_string(), " ");
     EXPECT_LE(count, 80u) << answer.at("answer").as_string();
