@@ -92,21 +92,6 @@ TEST_F(SentencesTest, ALargeShareOfAStepIsKnownBetterThanTheStep) {
   EXPECT_EQ(standing(95, "doubt: too_few_samples"), Standing::kDoubtful);
 }
 
-TEST(MoreRoundsTest, AnAnswerThatStaysMarkedWithTimeLeftRestsOnStepsOfManyVisits) {
-  const StudyReport& report = testing::measured_study();
-  for (const Answer& answer : report.answers) {
-    if (answer.refused || answer.standing != Standing::kDoubtful) continue;
-    for (const RowRef& ref : answer.worst) {
-      const Table& table = *std::ranges::find(report.tables, ref.table, &Table::name);
-      const auto visits = table.index_of("visit_samples");
-      const bool is_step = ref.table == "cells" || ref.table == "steps" || ref.table == "scaling";
-      if (!visits || !is_step) continue;
-      EXPECT_GE(table.rows[ref.row][*visits].size(), 15u)
-          << answer.id << " by " << ref.table << " row " << ref.row;
-    }
-  }
-}
-
 TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
   set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   StudyReport report = small_study();
