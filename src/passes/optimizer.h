@@ -83,8 +83,8 @@ struct UpdateContext {
   // groups.
   std::vector<UpdateGroup> groups = {};
 };
-// What one batch of Muon's matrices has at most, unless it is a single matrix: with more elements
-// products fill a device one matrix after the other.
+// A batch of Muon's matrices has at most so many elements, unless it is a single matrix: from there
+// on the products of one matrix fill a device.
 inline constexpr std::int64_t kMostInBatch = std::int64_t{1} << 24;
 
 // The name of a rate input of a group: "lr" for group 0, "lr.1" for the next one.

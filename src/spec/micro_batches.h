@@ -22,7 +22,7 @@ inline constexpr std::int64_t kMostInOneProgram = 256;
 using MakesProgram =
     std::function<PipelineResult(const Program&, const RunSpec&, const PassContext&)>;
 
-// The same step in this many parts of its batch.
+// Returns `step` with its batch divided into `parts` micro-batches, one behind the other.
 RunSpec divided(RunSpec step, std::int64_t parts);
 
 // One program for a step with `step.accumulate` micro-batches of `step.shape`: forward and backward

@@ -323,7 +323,7 @@ OpCase added_product(Operand a, Operand b, Operand c, bool transpose_a = false,
   return out;
 }
 
-// What is added to counts so many times; of nothing else, where there are no terms.
+// The same case as y = beta·c + a·b; without terms to sum, y is beta·c.
 OpCase times(double beta, OpCase one) {
   one.attrs.set("beta", AttrValue(beta));
   return one;

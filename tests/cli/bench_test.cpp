@@ -158,7 +158,7 @@ TEST(BenchTest, MicroBatchesAreCountedInEveryFigure) {
   }
 }
 
-// What is not as usual is said of a single row, too: its title is all that tells it from others.
+// The title of a single row names each setting that is not the default: no column does.
 TEST(BenchTest, TheTitleHasWhatIsNotAsUsual) {
   const ProgramRun run =
       run_tracestep(words_of("bench --roof 0 --batch 2 --context 8 --optimizer muon --executor "

@@ -97,8 +97,8 @@ TEST_F(PredictCommandTest, OptionsWithoutEffectAreRefused) {
   }
 }
 
-// Of a CPU that is named, what is free is known; where it is not named, another device may be
-// meant.
+// With --device cpu the limit is what this machine has free; without --device another device may be
+// meant, and there is none.
 TEST_F(PredictCommandTest, FitOfThisCpuHasTheMemoryOfThisMachine) {
   const testing::MemoryRoot root(800 << 20);
   const RunHow how{.environment = {root.variable()}};

@@ -98,8 +98,8 @@ bool is_on_host(const BufferPlan& buffer_plan, ValueId id) {
   return buffer != nullptr && buffer->host_bytes > 0;
 }
 
-// What a product computes in whole register tiles, over what its result has: a tile is as wide as
-// the widest strip of any SIMD target, and a last one of few rows is less high.
+// The ratio of the elements that whole register tiles compute to those of the result. A tile is as
+// wide as the widest strip of any SIMD target, and a last one of few rows is less high.
 double whole_tiles(std::int64_t m, std::int64_t n) {
   constexpr std::int64_t kRows = AttentionPlan::kTallestStrip;
   const std::int64_t rest = m % kRows;

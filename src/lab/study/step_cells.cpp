@@ -192,8 +192,8 @@ void larger_step_part(StudyContext& context) {
   const auto is_once = [&](const ModelConfig& model) {
     return is_precise_only(context.sizes, model);
   };
-  // What the others do not use is there for the more rounds of the largest one, which most answers
-  // are about.
+  // Models that are visited once come first, then the others from the largest to the smallest: time
+  // that one leaves is there for more rounds of the next.
   std::ranges::reverse(models);
   std::ranges::stable_partition(models, is_once);
   const auto visits_of = [&](const ModelConfig& model) {

@@ -27,7 +27,8 @@ constexpr std::size_t kFlagBytes = 4096, kFlagStride = 256;
 constexpr std::size_t kLeastBytes = 16 << 10;
 constexpr std::size_t kAlignment = 256;
 
-// What a flag says to the process in whose memory it is; kOne holds 1 for the other one's flags.
+// A flag tells this to the process in whose memory it lies; kOne holds the 1 that flags of the
+// other process are set to.
 enum Flag : std::size_t { kMaySend, kOperandIsThere, kSumIsThere, kOne, kFlags };
 
 // As the driver's interface documents them.
