@@ -56,9 +56,8 @@ def forms_of(ranks):
     n = ranks
     out = [(f"dp={n}", [], 1), (f"dp={n},bucket=1MiB,overlap=updates", [], 1), (f"dp={n},shard=1", [], 1),
            (f"dp={n},shard=2", [], 1), (f"dp={n},shard=3", [], 1), (f"dp={n},shard=3,prefetch=2", [], 1),
-           (f"tp={n}", [], 1), (f"tp={n},sp", [], 1), (f"tp={n},overlap=off", [], 1), (f"tp={n},overlap=halves", [], 1),
-           (f"tp={n},sp,overlap=halves", [], 1), (f"dp={n}", ["--accumulate", "2"], 2),
-           (f"tp={n},overlap=halves", ["--accumulate", "2"], 2), (f"dp={n}", ["--recompute", "blocks"], 1)]
+           (f"tp={n}", [], 1), (f"tp={n},sp", [], 1), (f"tp={n},overlap=off", [], 1), (f"dp={n}", ["--accumulate", "2"], 2),
+           (f"tp={n}", ["--accumulate", "2"], 2), (f"dp={n}", ["--recompute", "blocks"], 1)]
     for tensor in (2, 4):
         if n % tensor != 0 or n <= tensor:
             continue
@@ -103,13 +102,13 @@ class Trainings:
         return ["bench", "--mode", "step", "--vocab", str(VOCABULARY), *self.model, *self.on_device(),
                 "--warmup", "1", "--steps", "1", "--roof", "0", "--format", "json", *more]
 
-    def run(self, words, together=False, options=(), extra=None):
+    def run(self, words, together=False, options=()):
         """(exit status, output)"""
         command = [*(self.launch(options, self.ranks) if together else [self.program]), *words]
-        return run(command, RUN_SECONDS, {"TRACESTEP_LOG": "quiet", **(extra or {})}, self.folder)
+        return run(command, RUN_SECONDS, {"TRACESTEP_LOG": "quiet"}, self.folder)
 
-    def must(self, words, together=False, extra=None):
-        status, output = self.run(words, together, extra=extra)
+    def must(self, words, together=False):
+        status, output = self.run(words, together)
         if status != 0:
             raise RuntimeError(f"status {status} of {' '.join(words)}\n{tail(output, 20)}")
         return output
@@ -159,17 +158,6 @@ def check_training(trainings, alone, form, precision, executor):
                                    "--precision", precision, "--executor", executor, "--parallel",
                                    parallel, *more), together=True)
     return losses_differ(alone.logs[precision, executor].result(), trainings.steps(name), precision)
-
-
-def check_copies(trainings, alone, precision):
-    """Sums by copies between two GPUs."""
-    if trainings.device == "cpu" or trainings.ranks != 2:
-        raise Skipped("sums by copies are of two GPUs")
-    name = f"copies-{precision}"
-    trainings.must(trainings.train(name, "--batch", str(trainings.batch), "--steps", str(STEPS), "--precision", precision,
-                                   "--executor", "compiled", "--parallel", "dp=2"), together=True,
-                   extra={"TRACESTEP_COMM_COPIES": "1"})
-    return losses_differ(alone.logs[precision, "compiled"].result(), trainings.steps(name), precision)
 
 
 def check_peaks(trainings, form):
@@ -351,8 +339,6 @@ def checks_of(trainings, pool):
     yield "SIGTERM while a rank hangs", lambda: check_told_to_stop_while_held(trainings)
     yield "ranks differ", lambda: check_different_programs(trainings)
     yield "shards of all, resumed by one", lambda: check_shards(trainings)
-    for precision in PRECISIONS:
-        yield f"train by copies {precision}", lambda p=precision: check_copies(trainings, alone, p)
     for form in forms_of(trainings.ranks):
         shown = " ".join([form[0], *form[1]])
         for precision, executor in itertools.product(PRECISIONS, ("compiled", "eager")):

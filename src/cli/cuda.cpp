@@ -11,11 +11,9 @@
 #include "base/units.h"
 #include "session/gpu_options.h"
 #ifdef TRACESTEP_WITH_CUDA
-#include "backends/comm/launch/launched.h"
 #include "backends/comm/nccl/nccl_group.h"
 #include "backends/cuda/ceilings.h"
 #include "backends/cuda/cuda_device.h"
-#include "backends/cuda/maps/rank_sum.h"
 #include "backends/cuda/toolkit/device_info.h"
 #include "lab/report/known_columns.h"
 #endif
@@ -108,9 +106,7 @@ std::optional<std::int64_t> cuda_free_bytes(Device& device) {
 }
 
 std::unique_ptr<Communicator> make_cuda_group(Processes& processes, Device& device) {
-  return make_nccl_group(
-      processes, [&device](int lane) { return native_stream_of(device, lane); },
-      env::comm_copies() ? SumOnStream(add_on_stream) : SumOnStream());
+  return make_nccl_group(processes, [&device](int lane) { return native_stream_of(device, lane); });
 }
 
 std::vector<Table> cuda_ceiling_tables(const RunSpec& run) {

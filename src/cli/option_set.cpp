@@ -45,6 +45,7 @@ const Option* OptionSet::find(std::string_view flag) const {
 }
 
 std::string OptionSet::flag_of(std::string_view field) const {
+  if (const auto known = fields_.find(field); known != fields_.end()) return known->second.flag;
   const Option* option = find("--" + with_dashes(field));
   return option == nullptr ? std::string() : option->flag;
 }
@@ -58,8 +59,13 @@ std::string OptionSet::in_flags(std::string_view text) const {
 
 Error OptionSet::in_flags(const Error& error) const {
   About about = error.about();
-  const bool is_field = about.kind == About::Kind::kField;
-  if (const std::string flag = is_field ? flag_of(about.text) : ""; !flag.empty()) about = flag;
+  if (about.kind == About::Kind::kField) {
+    const auto known = fields_.find(about.text);
+    const bool is_typed =
+        known != fields_.end() && known->second.typed != nullptr && !known->second.typed->empty();
+    const std::string flag = is_typed ? *known->second.typed : flag_of(about.text);
+    if (!flag.empty()) about = flag;
+  }
   return {error.code(), std::move(about), in_flags(error.message()), in_flags(error.hint())};
 }
 

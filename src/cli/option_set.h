@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -116,6 +117,12 @@ class OptionSet {
   // Sets the values that a shell offers for the option added last.
   void offer(std::vector<std::string> values) { options_.back().offered = std::move(values); }
 
+  // Says that the option added last sets this field. `typed`: a text that will hold the flag by
+  // which the field was given, where it has several; errors about the field then name that one.
+  void sets_field(const std::string& name, std::shared_ptr<const std::string> typed = {}) {
+    fields_[name] = {options_.back().flag, std::move(typed)};
+  }
+
   // Marks the option added last: its value names a file about all cells together.
   void names_one_file() { options_.back().names_one_file = true; }
 
@@ -150,6 +157,7 @@ class OptionSet {
   // name.
   std::string in_flags(std::string_view text) const;
   // The same error with flags of this command in place of the field names that lower layers use.
+  // Of several flags of the field that the error is about, the one that was typed.
   Error in_flags(const Error& error) const;
   // Applies in_flags() to all help texts; called once, when all options are added.
   void show_flags();
@@ -172,10 +180,16 @@ class OptionSet {
     using type = T;
   };
 
+  struct FieldFlag {
+    std::string flag;
+    std::shared_ptr<const std::string> typed;
+  };
+
   std::string group_ = "Options";
   std::vector<Option> options_;
   std::vector<Positional> positionals_;
   OutputOptions* output_ = nullptr;
+  std::map<std::string, FieldFlag, std::less<>> fields_;  // by name
 };
 
 // Prints how a number with a binary "k" was read: "--context 4k is 4096".

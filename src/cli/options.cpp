@@ -64,6 +64,7 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
                [&grid, &field](const std::string& where, const std::string& text) {
                  grid.give(field, where, {text});
                });
+    set.sets_field(field.name);
     return;
   }
   const bool is_list = field.is_axis && values == Values::kGrid;
@@ -98,6 +99,7 @@ void add_field(OptionSet& set, RunGrid& grid, std::string_view name, Values valu
   help += help_of_thousand(field.thousand);
   if (!field.choices.empty()) help += fmt::format(": {}", fmt::join(field.choices, ", "));
   set.value(field.flag, value_name, std::move(help), read, default_of(grid, field));
+  set.sets_field(field.name, by);
   set.offer(field.choices);
   if (is_list) set.lists_cells();
 }

@@ -70,6 +70,7 @@ void add_flag(OptionSet& set, Spec& target, const SpecField<Spec>& field, std::s
         field.parse(where, text)(target);
       },
       default_text(field, target));
+  set.sets_field(field.name);
   set.offer(field.choices);
 }
 // Adds the flag of the protocol's field with this name.

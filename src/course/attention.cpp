@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "course/ours.h"
 #include "course/published.h"
 #include "lab/measure/statistics.h"
 #include "lab/report/fields.h"
@@ -12,7 +13,8 @@
 namespace tracestep {
 namespace {
 
-constexpr double kAttentionBatch = 8, kFloat = 4, kMebibyte = 1024.0 * 1024.0, kSlack = 1.5;
+constexpr std::int64_t kAttentionBatch = 8;
+constexpr double kFloat = 4, kMebibyte = 1024.0 * 1024.0, kSlack = 1.5;
 
 double square_bytes(std::int64_t context) {
   const auto s = static_cast<double>(context);
@@ -80,13 +82,12 @@ struct OurCell {
 
 // Our cell of the same size, if possible with as many saved tensors of B·T².
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
+  const RunSpec run{.shape = {kAttentionBatch, a.context}};
   OurCell out;
   bool is_like = false;
   for (const ResultRow& row : ours.rows) {
-    if (row.width() != static_cast<double>(a.width) || row.batch() != kAttentionBatch) continue;
-    if (row.context() != static_cast<double>(a.context)) continue;
-    if (row.precision() != "fp32" || row.status() != "ok") continue;
-    if (row.attention() == "flash" || row.number("heads").value_or(1) != 1) continue;
+    if (row.width() != static_cast<double>(a.width) || row.status() != "ok") continue;
+    if (row.number("heads").value_or(1) != 1 || !is_of_attention_run(row, run, true)) continue;
     const std::string names = row.text("saved");
     const bool same = std::ranges::count(names, '+') + 1 == saved;
     if (out.forward_ms > 0 && (is_like || !same)) continue;

@@ -8,6 +8,7 @@
 
 #include "base/units.h"
 #include "course/modelled.h"
+#include "course/ours.h"
 #include "course/published.h"
 #include "lab/measure/statistics.h"
 #include "lab/memory/accounting.h"
@@ -224,18 +225,16 @@ PeakVerdict judge_peak(const PublishedPeak& peak, int scores) {
 
 // The measured peak of the same cell here, as GiB; null when there is none.
 Json our_peak(const ReplayInput& ours, const PublishedPeak& peak) {
-  const std::string mode = peak.pass == "backward" ? "forward-backward" : peak.pass;
-  Json out;
-  for (const ResultRow& row : ours.rows) {
-    if (row.size() != peak.size || row.mode() != mode) continue;
-    if (row.context() != static_cast<double>(peak.context)) continue;
-    if (row.precision() != peak.precision || row.batch() != 4.0) continue;
-    if (row.attention() == "flash") continue;
-    const auto bytes = row.peak_bytes();
-    if (bytes && (out.is_null() || row.ops() == "primitive"))
-      out = static_cast<std::int64_t>(*bytes);
+  if (peak.pass.ends_with("of a step")) return {};
+  RunSpec run = run_of({peak.size, peak.context, peak.precision, peak.pass});
+  for (const Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
+    run.ops = ops;
+    for (const ResultRow& row : ours.rows) {
+      const auto bytes = row.peak_bytes();
+      if (bytes && is_of_run(row, run)) return static_cast<std::int64_t>(*bytes);
+    }
   }
-  return out;
+  return {};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // devices can be compared, as far as both times are bound by the same thing.
 #include <fmt/format.h>
 
+#include "course/modelled.h"
 #include "course/ours.h"
 #include "course/published.h"
 #include "lab/report/fields.h"
@@ -21,30 +22,34 @@ struct OurPair {
   double gain() const { return eager_ms / compiled_ms; }
 };
 
-// True if the row measured this work, by whatever executor.
-bool is_same_work(const ResultRow& row, const PublishedPair& p) {
-  constexpr double kSequences = 8;
-  if (row.status() != "ok" || row.precision() != "fp32") return false;
-  if (row.attention() == "flash") return false;  // theirs keep the scores
-  if (row.context() != static_cast<double>(p.context)) return false;
-  const bool is_model = p.width == 0;
-  if (row.batch() != (is_model ? kPublishedBatch : kSequences)) return false;
-  return is_model ? row.size() == p.size && row.mode() == p.pass
-                  : row.width() == static_cast<double>(p.width);
+// The run of plain code that the pair is of.
+RunSpec eager_run(const PublishedPair& p) {
+  constexpr std::int64_t kSequences = 8;
+  if (p.width == 0) return run_of({p.size, p.context, "fp32", p.pass});
+  return {.shape = {kSequences, p.context}, .ops = Granularity::kPrimitive};
+}
+
+bool is_of(const ResultRow& row, const PublishedPair& p, const RunSpec& run) {
+  if (row.status() != "ok") return false;
+  if (p.width == 0) return is_of_run(row, run);
+  return row.width() == static_cast<double>(p.width) && is_of_attention_run(row, run, false);
 }
 
 OurPair our_pair(const ReplayInput& ours, const PublishedPair& p) {
-  const std::string time = p.width == 0 ? "median_ms" : p.pass + "_median_ms";
   OurPair out;
+  if (p.context == 0) return out;
+  const std::string time = p.width == 0 ? "median_ms" : p.pass + "_median_ms";
+  const RunSpec eager = eager_run(p);
+  RunSpec compiled = eager;
+  compiled.ops = Granularity::kFused;
+  compiled.executor = ExecutorKind::kCompiled;
   for (const ResultRow& row : ours.rows) {
-    if (!is_same_work(row, p)) continue;
     const double ms = row.number(time).value_or(0), bytes = row.peak_bytes().value_or(0);
-    const bool is_compiled = row.text("executor") == "compiled";
-    if (is_compiled && row.ops() == "fused") {
+    if (is_of(row, p, compiled)) {
       out.compiled_ms = ms;
       out.compiled_bytes = bytes;
     }
-    if (!is_compiled && row.ops() == "primitive") {
+    if (is_of(row, p, eager)) {
       out.eager_ms = ms;
       out.eager_bytes = bytes;
     }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "course/modelled.h"
+#include "course/ours.h"
 #include "course/published.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
@@ -144,13 +145,10 @@ ReplayVerdict judge_kernel(const Published& published, const PublishedKernel& k)
 
 // The share that our profile of the same cell has; null: there is none.
 Json our_share(const ReplayInput& ours, const PublishedShare& s) {
-  const bool is_forward = s.pass == "forward";
+  if (s.size.empty() || s.context == 0) return {};
+  const RunSpec run = run_of({s.size, s.context, "fp32", s.pass});
   for (const ResultRow& row : ours.rows) {
-    const bool is_cell = row.size() == s.size && row.text("pass") == "all" &&
-                         row.context() == static_cast<double>(s.context);
-    const bool is_plain =
-        row.precision() == "fp32" && row.ops() == "primitive" && row.attention() != "flash";
-    if (!is_cell || !is_plain || row.mode() != (is_forward ? "forward" : s.pass)) continue;
+    if (row.text("pass") != "all" || !is_of_run(row, run)) continue;
     if (const auto percent = row.number("products_percent")) return *percent;
   }
   return {};

@@ -29,12 +29,8 @@ Passes passes_of(std::string_view pass) {
   return {Mode::kForwardBackward, pass == "backward"};
 }
 
-RunSpec plain_step(const PassOfCell& cell, std::int64_t layers) {
-  RunSpec out{.model = preset(cell.size),
-              .shape = {kPublishedBatch, cell.context},
-              .mode = passes_of(cell.pass).mode,
-              .ops = Granularity::kPrimitive};
-  out.precision = parse_precision("precision", cell.precision);
+RunSpec of_layers(const PassOfCell& cell, std::int64_t layers) {
+  RunSpec out = run_of(cell);
   out.model.layers = layers;
   return out;
 }
@@ -50,7 +46,7 @@ bool is_part(const Node& node, std::string_view part) {
 
 ModelledPass pass_of_few_layers(const PassOfCell& cell, std::int64_t layers,
                                 const PublishedDevice& device) {
-  const Program program = step_program(plain_step(cell, layers));
+  const Program program = step_program(of_layers(cell, layers));
   ModelledPass out;
   for (const Node& node : program.nodes) {
     if (makes_views(program, node)) continue;
@@ -85,11 +81,20 @@ ModelledPass pass_of_all_layers(const PassOfCell& cell, const PublishedDevice& d
 
 }  // namespace
 
+RunSpec run_of(const PassOfCell& cell) {
+  RunSpec out{.model = preset(cell.size),
+              .shape = {kPublishedBatch, cell.context},
+              .mode = passes_of(cell.pass).mode,
+              .ops = Granularity::kPrimitive};
+  out.precision = parse_precision("precision", cell.precision);
+  return out;
+}
+
 double forward_program_bytes(std::string_view size, std::int64_t context,
                              std::string_view precision) {
   const auto peak_of = [&](std::int64_t layers) {
     const RunSpec spec =
-        plain_step({std::string(size), context, std::string(precision), "forward"}, layers);
+        of_layers({std::string(size), context, std::string(precision), "forward"}, layers);
     return static_cast<double>(predict_memory(spec, {}).map.peak_bytes);
   };
   return extrapolated(peak_of(kFewLayers), peak_of(kFewLayers + 1), preset(size).layers);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "course/tables.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 
@@ -25,6 +26,10 @@ struct PassOfCell {
 
   auto operator<=>(const PassOfCell&) const = default;
 };
+
+// The run of plain code that the cell is of. "backward" has none of its own: it is the one of
+// "forward+backward".
+RunSpec run_of(const PassOfCell& cell);
 
 // Kernel times by a roofline with the device's peaks.
 struct ModelledPass {

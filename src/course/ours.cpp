@@ -2,46 +2,56 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include "course/modelled.h"
+#include "spec/fields.h"
 
 namespace tracestep {
+namespace {
 
-OurTimes::OurTimes(const ReplayInput& ours) : gpu_(ours.gpu) {
-  constexpr double kVocab = 10000;
-  // Plain PyTorch code runs op by op, so where there are primitive rows, fused ones are another
-  // quantity; so are compiled steps.
+// Plain PyTorch code runs op by op, so where there are rows of primitive ops, fused ones are
+// another quantity.
+Granularity granularity_of(const ReplayInput& ours) {
   const bool has_primitive =
       std::ranges::any_of(ours.rows, [](const ResultRow& row) { return row.ops() == "primitive"; });
+  return has_primitive ? Granularity::kPrimitive : Granularity::kFused;
+}
+
+}  // namespace
+
+bool is_of_run(const ResultRow& row, const RunSpec& run) {
+  return row.label() == label_of(run);
+}
+
+bool is_of_attention_run(const ResultRow& row, const RunSpec& run, bool any_ops) {
+  const Json key = key_of(run);
+  const auto label = [any_ops](const auto& value_of) {
+    return label_of([&](const std::string& name) -> const Json* {
+      const bool is_asked = is_of_attention(field_named(name)) && !(any_ops && name == "ops");
+      return is_asked ? value_of(name) : nullptr;
+    });
+  };
+  return label([&](const std::string& name) { return row.parameter(name); }) ==
+         label([&](const std::string& name) { return key.find(name); });
+}
+
+OurTimes::OurTimes(const ReplayInput& ours) : ops_(granularity_of(ours)), gpu_(ours.gpu) {
   for (const ResultRow& row : ours.rows) {
-    const auto context = row.context(), ms = row.median_ms();
-    const auto batch = row.batch(), vocab = row.vocab();
-    if (!context || !ms || row.status() != "ok" || row.size().empty()) continue;
-    if (batch.value_or(double{kPublishedBatch}) != kPublishedBatch) continue;
-    if (vocab.value_or(kVocab) != kVocab) continue;
-    if (row.attention() == "flash") continue;  // theirs keep the scores
-    if (row.text("executor") == "compiled") continue;
-    if (const std::string ranks = row.text("parallel"); !ranks.empty() && ranks != "none") continue;
-    if (has_primitive && row.ops() != "primitive") continue;
-    ms_.emplace(key_of(row.size(), *context, row.precision(), row.mode()), *ms);
+    const auto ms = row.median_ms();
+    if (ms && row.status() == "ok") ms_.emplace(row.label(), *ms);
   }
 }
 
 double OurTimes::find(const PublishedTime& t) const {
-  const auto of = [&](std::string_view mode) {
-    const auto found = ms_.find(key_of(t.size, static_cast<double>(t.context), t.precision, mode));
+  if (t.size.empty() || t.context == 0) return 0.0;
+  const auto of = [&](const char* pass) {
+    RunSpec run = run_of({t.size, t.context, t.precision, pass});
+    run.ops = ops_;
+    const auto found = ms_.find(label_of(run));
     return found == ms_.end() ? 0.0 : found->second;
   };
-  if (t.pass == "forward") return of("forward");
-  if (t.pass == "step") return of("step");
-  const double both = of("forward-backward");
-  if (t.pass == "forward+backward") return both;
-  const double forward = of("forward");
+  if (t.pass != "backward") return of(t.pass.c_str());
+  const double both = of("forward+backward"), forward = of("forward");
   return both > forward && forward > 0 ? both - forward : 0.0;
-}
-
-std::string OurTimes::key_of(std::string_view size, double context, std::string_view precision,
-                             std::string_view mode) {
-  return fmt::format("{}|{}|{}|{}", size, context, precision, mode);
 }
 
 }  // namespace tracestep

@@ -3,14 +3,21 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 
 #include "course/published.h"
+#include "run/run_spec.h"
 
 namespace tracestep {
 
-// Medians of our rows by cell and pass. Only rows of the same batch and vocabulary with naive
-// attention that were not compiled count; where there are primitive rows, fused ones do not.
+// True if the row is of this run: no field that tells runs apart has another value. What the row
+// does not state is as usual, except the fields that all rows state (label_of()).
+bool is_of_run(const ResultRow& row, const RunSpec& run);
+// The same for rows of attention alone, by the fields that have a meaning there. `any_ops`: the
+// granularity may be another one.
+bool is_of_attention_run(const ResultRow& row, const RunSpec& run, bool any_ops);
+
+// Medians of our rows of the runs that published cells are of: eager, with naive attention, of
+// primitive ops; of fused ones where no row is of primitive ones.
 class OurTimes {
  public:
   explicit OurTimes(const ReplayInput& ours);
@@ -22,10 +29,8 @@ class OurTimes {
   const std::string& gpu() const { return gpu_; }
 
  private:
-  static std::string key_of(std::string_view size, double context, std::string_view precision,
-                            std::string_view mode);
-
-  std::map<std::string, double> ms_;
+  std::map<std::string, double> ms_;  // by label_of() the run
+  Granularity ops_;
   std::string gpu_;
 };
 

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "course/modelled.h"
 #include "course/tables.h"
 #include "lab/measure/statistics.h"
 #include "lab/pages/pivot.h"
@@ -221,16 +222,12 @@ std::vector<PublishedTime> published_of(const OwnTime& own) {
   const Mode mode = own.run.mode;
   const std::string pass =
       mode == Mode::kForwardBackward ? "forward+backward" : std::string(name_of(mode));
-  RunSpec theirs{.shape = {.batch = kPublishedBatch}};
-  theirs.mode = mode;
-  theirs.ops = own.run.ops;
-  theirs.precision = own.run.precision;
   for (const PublishedTime& t : published_tables().times) {
     const bool fits = t.size == own.setting("size") && t.pass == pass && t.context > 0 &&
                       t.precision == name_of(own.run.precision) && t.clock == PublishedClock::kWall;
     if (!fits) continue;
-    theirs.model = preset(t.size);
-    theirs.shape.context = t.context;
+    RunSpec theirs = run_of({t.size, t.context, t.precision, t.pass});
+    theirs.ops = own.run.ops;
     if (is_same_run(own, theirs)) out.push_back(t);
   }
   return out;

@@ -1,9 +1,7 @@
 // Passes that divide a step among ranks. Their order and reasons: docs/decisions/passes.md.
 #pragma once
 
-#include <cstddef>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "ir/program.h"
@@ -84,11 +82,5 @@ Program overlap(const Program& program, const Parallel& choice);
 // Where there are no others a collective stays on lane 0. `program` must be materialized.
 // Source: Shoeybi et al. 2019, Megatron-LM (asynchronous all_reduce of the gradient of the input).
 Program beside_products(const Program& program);
-
-// Runs micro-batches in pairs: the nodes of both in turns, each as far as its next collective,
-// which runs on lane 1 beside the nodes of the other one. Only reorders nodes and sets `lane`, so
-// that sums keep their order and bits. `ends`: how many nodes there are behind each micro-batch.
-// The last of an odd number runs alone. The caller adds what assign_updates() adds.
-Program take_turns(const Program& program, std::span<const std::size_t> ends);
 
 }  // namespace tracestep

@@ -7,7 +7,7 @@
 namespace tracestep {
 
 std::string_view name_of(Overlap overlap) {
-  return word_of<Overlap::kHalves>(overlap, {"off", "on", "updates", "halves"});
+  return word_of<Overlap::kUpdates>(overlap, {"off", "on", "updates"});
 }
 
 Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes) {

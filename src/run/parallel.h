@@ -14,12 +14,9 @@ enum class Overlap : std::uint8_t {
   kOff,       // Nothing: collectives run between the other nodes.
   kBackward,  // The rest of backward; with tensor parallelism, the gradients of weights.
   kUpdates,   // While gradients are summed, also the updates of those that were summed before.
-  // With tensor parallelism: one half of the batch, while the collectives of the other half run.
-  kHalves,
 };
-inline constexpr Overlap kAllOverlaps[] = {Overlap::kBackward, Overlap::kOff, Overlap::kUpdates,
-                                           Overlap::kHalves};
-std::string_view name_of(Overlap overlap);  // "on", "off", "updates", "halves"
+inline constexpr Overlap kAllOverlaps[] = {Overlap::kBackward, Overlap::kOff, Overlap::kUpdates};
+std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
 
 // Data parallel: every replica of the model has its share of the batch, and gradients are summed
 // over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
@@ -57,8 +54,6 @@ struct Parallel {
   bool runs_beside_products() const {
     return overlap != Overlap::kOff && is_divided() && replicas() == 1;
   }
-  // True if micro-batches run in pairs, node by node in turns.
-  bool takes_turns() const { return overlap == Overlap::kHalves && runs_beside_products(); }
   bool sums_beside_updates() const { return overlap == Overlap::kUpdates && runs_beside(); }
   bool shards_optimizer() const { return shard >= 1; }
   bool shards_gradients() const { return shard >= 2; }

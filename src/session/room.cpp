@@ -94,15 +94,18 @@ void end_together(Processes& processes, const std::optional<DoesNotFit>& lack) {
 
 }  // namespace
 
-DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
-                       bool on_host)
-    : OutOfMemory(where, needed_bytes, free_bytes, {},
+DoesNotFit::DoesNotFit(const std::string& where, std::int64_t needed_bytes,
+                       std::int64_t bound_bytes, bool on_host, Bound bound)
+    : OutOfMemory(where, needed_bytes, bound_bytes, {},
                   {.is_on_host = on_host, .is_foreseen = true}) {
   // Replaces the base's message, which speaks of a failed request: none was made.
-  Error::operator=(Error(ErrorCode::kOutOfMemory, where,
-                         fmt::format("it does not fit: it needs {}, and this machine has {} free",
-                                     format_bytes(needed_bytes), format_bytes(free_bytes)),
-                         TRACESTEP_OPTION(memory_limit) " none tries anyway"));
+  const std::string room = format_bytes(bound_bytes);
+  Error::operator=(
+      Error(ErrorCode::kOutOfMemory, where,
+            fmt::format("it does not fit: it needs {}, and {}", format_bytes(needed_bytes),
+                        bound == Bound::kLimit ? "the limit is " + room
+                                               : "this machine has " + room + " free"),
+            TRACESTEP_OPTION(memory_limit) " none tries anyway"));
 }
 
 Wanted wanted_by(const RunSpec& run, Store& store, const Program& program) {

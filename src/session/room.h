@@ -17,12 +17,15 @@
 
 namespace tracestep {
 
+// What a need is more than: the memory that is free, or the run's own limit.
+enum class Bound : std::uint8_t { kFree, kLimit };
+
 // Thrown before anything is allocated. `requested_bytes` is everything that is needed, and
-// `limit_bytes` what is free.
+// `limit_bytes` what is free, or the limit.
 class DoesNotFit : public OutOfMemory {
  public:
-  DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t free_bytes,
-             bool on_host);
+  DoesNotFit(const std::string& where, std::int64_t needed_bytes, std::int64_t bound_bytes,
+             bool on_host, Bound bound = Bound::kFree);
 };
 
 // The memory that a device needs besides what is allocated on it already.

@@ -22,7 +22,6 @@
 #include "passes/form_passes.h"
 #include "passes/kernel_passes.h"
 #include "passes/optimizer.h"
-#include "passes/parallel_passes.h"
 #include "passes/recompute_budget.h"
 #include "planning/needs.h"
 #include "spec/step_program.h"
@@ -35,6 +34,13 @@ std::vector<Value> leaves_of(std::span<const StepPart> parts) {
   for (const StepPart& part : parts)
     std::ranges::move(leaves_of(part.program), std::back_inserter(out));
   return out;
+}
+
+// Returns `step` with its batch divided into `parts` micro-batches, one behind the other.
+RunSpec divided(RunSpec step, std::int64_t parts) {
+  step.shape.batch /= parts;
+  step.accumulate = parts;
+  return step;
 }
 
 // Reports the norm and guards against numbers that are not finite, as training does.
@@ -75,10 +81,7 @@ class Joined {
     const Val loss = map_[at(part.find_output("loss"))];
     const auto scope = b_.scope("loss");
     loss_ = loss_ ? b_.call1("add", {loss_, loss}) : loss;
-    ends_.push_back(b_.program().nodes.size());
   }
-  // How many nodes there are behind each micro-batch.
-  std::span<const std::size_t> ends() const { return ends_; }
 
   Program finish(const Program& update) {
     begin(update);
@@ -208,7 +211,6 @@ class Joined {
   std::set<ValueId> lasting_;          // the same for all micro-batches
   std::map<Key, std::vector<MadeOnce>> made_once_;
   Val loss_;
-  std::vector<std::size_t> ends_;
 };
 
 // Both programs must meet the budget: the error is that of the one that needs more.
@@ -287,12 +289,6 @@ Program finished(Program joined, const RunSpec& step, PassContext context,
 
 }  // namespace
 
-RunSpec divided(RunSpec step, std::int64_t parts) {
-  step.shape.batch /= parts;
-  step.accumulate = parts;
-  return step;
-}
-
 PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
                                      const MakesProgram& make) {
   if (step.accumulate > kMostInOneProgram) {
@@ -316,7 +312,6 @@ PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& con
   joined.add_micro_batch(first, 0);
   for (std::int64_t i = 1; i < step.accumulate; ++i) joined.add_micro_batch(parts[1].program, i);
   Program whole = joined.finish(update.program);
-  if (step.parallel.takes_turns()) whole = take_turns(whole, joined.ends());
   of_update.stop_after.clear();
   if (keeps_codes) whole = finished(std::move(whole), step, of_update, make);
   PipelineResult out{assign_updates(whole), std::move(parts[1].reports)};

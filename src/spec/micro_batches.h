@@ -22,9 +22,6 @@ inline constexpr std::int64_t kMostInOneProgram = 256;
 using MakesProgram =
     std::function<PipelineResult(const Program&, const RunSpec&, const PassContext&)>;
 
-// Returns `step` with its batch divided into `parts` micro-batches, one behind the other.
-RunSpec divided(RunSpec step, std::int64_t parts);
-
 // One program for a step with `step.accumulate` micro-batches of `step.shape`: forward and backward
 // of each, with gradients added up by the products of the next one, then sums over ranks and the
 // update. Its leaves are those of the parts; between micro-batches only narrow copies and codes of

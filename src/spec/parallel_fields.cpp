@@ -70,7 +70,7 @@ std::vector<Field> all_fields_of_parallel() {
                in(&Parallel::shard));
   rows.add(bucket_field());
   rows.add(sums_field());
-  rows.choice({.name = "overlap", .examples = {"off", "updates", "halves"}}, kAllOverlaps,
+  rows.choice({.name = "overlap", .examples = {"off", "updates"}}, kAllOverlaps,
               in(&Parallel::overlap));
   rows.integer({.name = "prefetch", .examples = {"2"}}, 0, kMostPrefetched,
                in(&Parallel::prefetch));
@@ -127,11 +127,6 @@ Parallel parse_parallel(const About& where, const std::string& text) {
   if (out.overlap == Overlap::kUpdates && (out.shards_optimizer() || out.is_divided())) {
     throw Error(ErrorCode::kUsage, where, "only whole gradients can be summed beside the updates",
                 "leave out overlap=updates, or shard=N and tp=N");
-  }
-  if (out.overlap == Overlap::kHalves && (!out.is_divided() || out.ranks > 1)) {
-    throw Error(ErrorCode::kUsage, where,
-                "halves of a batch run in turns with tp=N alone, whose sums are waited for",
-                "leave out overlap=halves, or give tp=N without dp=N");
   }
   return normal(where, out);
 }

@@ -149,23 +149,9 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceT
   return run_pipeline(forward, spec, context);
 }
 
-// The step as it runs: halves of its batch that take turns are two micro-batches.
-RunSpec with_halves(const RunSpec& spec) {
-  if (!spec.parallel.takes_turns() || spec.mode != Mode::kStep || spec.accumulate > 1) return spec;
-  if (spec.shape.batch % 2 != 0 || spec.model.captured != nullptr) {
-    throw Error(
-        ErrorCode::kUsage, "parallel"_field,
-        fmt::format("a batch of {} has no halves that could run in turns", spec.shape.batch),
-        "give an even batch of a model that is not captured, or leave out overlap=halves");
-  }
-  return divided(spec, 2);
-}
-
 // `Place`: a device, or its traits.
 template <class Place>
-PipelineResult passes_of_step(const RunSpec& whole, const Place& place,
-                              const PassContext& context) {
-  const RunSpec spec = with_halves(whole);
+PipelineResult passes_of_step(const RunSpec& spec, const Place& place, const PassContext& context) {
   const auto make = [&place](const Program& program, const RunSpec& run, const PassContext& own) {
     return passed(program, run, place, own);
   };

@@ -73,8 +73,7 @@ TEST(EnvTest, EveryVariableIsCheckedAtOnce) {
                                    {"WORLD_SIZE", "two"},
                                    {"LOCAL_RANK", "1.5"},
                                    {"MASTER_PORT", "65536"},
-                                   {"TRACESTEP_COMM_TIMEOUT", "nan"},
-                                   {"TRACESTEP_COMM_COPIES", "yes"}}) {
+                                   {"TRACESTEP_COMM_TIMEOUT", "nan"}}) {
     const ScopedVariable wrong(name, text);
     const std::string message = message_of(ErrorCode::kUsage, check_all);
     EXPECT_TRUE(contains(message, fmt::format("[{}] ", name)));

@@ -201,7 +201,7 @@ TEST(TracestepTest, OutOfMemoryIsAStatusAndALaterRunWorks) {
   const Opened opened("device=cpu threads=1 memory_limit=4KiB");
   tracestep_run* const run = opened.plan(TRACESTEP_STEP);
   EXPECT_EQ(tracestep_start(run), TRACESTEP_OUT_OF_MEMORY);
-  EXPECT_THAT(tracestep_message(), HasSubstr("does not fit"));
+  EXPECT_THAT(tracestep_message(), HasSubstr("and the limit is 4.00 KiB"));
   EXPECT_EQ(tracestep_go(run, nullptr), TRACESTEP_USAGE);
   const Opened roomy;
   tracestep_run* const other = roomy.plan(TRACESTEP_STEP);

@@ -96,6 +96,8 @@ TEST(BenchOpTest, MistakesAreToldBeforeAnythingIsMeasured) {
       {"--op matmul --shape 8x4+5x8", "[matmul]"},
       {"--op gelu --shape 8x", "[--shape]"},
       {"--op gelu --shape 8 --size tiny", "[--size] it is of a model's step, and --op is one op"},
+      {"--op gelu --shape 8 --model gpt2", "[--model] it is of a model's step, and --op is one op"},
+      {"--op gelu --shape 8 --loss sum-of-logits", "[--loss] it is of a model's step"},
       {"--op gelu --shape 8 --part-steps 2", "[--part-steps] "},
       {"--op gelu --shape 8 --warmup-study 1,2", "[--warmup-study] it is of a model's step"},
       {"--op gelu --shape 8 --nsys-hint", "[--nsys-hint] it is of a model's step"},

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "lab/predict/devices.h"
 #include "nn/config.h"
+#include "spec/fields.h"
 #include "support/paths.h"
 #include "support/tables.h"
 #include "support/temp_folder.h"
@@ -136,6 +137,48 @@ TEST_F(PublishedTest, EachFaultOfATimeIsFoundWhereItIsAndWhereItIsPlanted) {
   }
   cell(issued).ms = 103.9;
   EXPECT_EQ(verdict(behind).agreement, A::kExplainable) << "where its forward waits";
+}
+
+// A value of the field that is neither the usual one nor the row's own.
+Json other_value(const RunField& field, const Json* own) {
+  std::vector<std::string> texts = field.choices;
+  texts.insert(texts.end(), field.examples.begin(), field.examples.end());
+  texts.insert(texts.end(), {"3", "16"});
+  for (const std::string& text : texts) {
+    RunSpec run;
+    try {
+      field.parse(field.where(), text)(run);
+    } catch (const Error&) {
+      continue;
+    }
+    Json out = field.value(run);
+    if (out != field.value(RunSpec()) && (own == nullptr || out != *own)) return out;
+  }
+  return Json(true);
+}
+
+TEST_F(PublishedTest, ARowOfAnotherRunStandsBesideNoCell) {
+  const Find f{"C", "contexts", "large", "forward", 512};
+  const auto our_ms = [&] {
+    return judge_times(published_,
+                       ours_)[static_cast<std::size_t>(&cell(f) - published_.times.data())]
+        .our_ms;
+  };
+  const double plain_ms = our_ms();
+  ASSERT_GT(plain_ms, 0);
+  std::size_t fields = 0;
+  for (const RunField& field : run_fields()) {
+    if (!tells_apart(field) || field.name == "size") continue;
+    Json row = Json::Object{{"size", "large"},    {"context", 512},    {"batch", 4},
+                            {"vocab", 10000},     {"mode", "forward"}, {"precision", "fp32"},
+                            {"ops", "primitive"}, {"status", "ok"},    {"median_ms", 1.0}};
+    row[field.name] = other_value(field, row.find(field.name));
+    ours_.rows.insert(ours_.rows.begin(), ResultRow(std::move(row)));
+    EXPECT_EQ(our_ms(), plain_ms) << field.name;
+    ours_.rows.erase(ours_.rows.begin());
+    ++fields;
+  }
+  EXPECT_GT(fields, 30u);
 }
 
 TEST_F(PublishedTest, ACellInTwoTablesOfAStudyIsCountedAsComparedAgain) {

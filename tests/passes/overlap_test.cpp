@@ -175,30 +175,5 @@ TEST_F(OverlapTest, SumsOfADividedModelRunBesideGradientsOfWeights) {
       << "nothing is left to run beside the last one, which stays on lane 0";
 }
 
-TEST_F(OverlapTest, TwoMicroBatchesTakeTurnsAtEachSum) {
-  const Program program = parse_program(R"(program "p" {
-  input %x : f32[4,4]
-  parameter %w : f32[4,4]
-  %0 : f32[4,4] = matmul(%x, %w) @ a0 forward
-  %1 : f32[4,4] = all_reduce(%0) {ranks=2} @ a0 communication
-  %2 : f32[4,4] = matmul(%1, %w) @ a1 forward
-  %3 : f32[4,4] = all_reduce(%2) {ranks=2} @ a1 communication
-  %4 : f32[4,4] = matmul(%3, %w) @ a2 forward
-  %5 : f32[4,4] = matmul(%x, %w) @ b0 forward
-  %6 : f32[4,4] = all_reduce(%5) {ranks=2} @ b0 communication
-  %7 : f32[4,4] = add(%6, %4) @ b1 forward
-  %8 : f32[4,4] = all_reduce(%7) {ranks=2} @ b1 communication
-  %9 : f32[4,4] = sub(%8, %w) @ update optimizer
-  output "y" = %9
-})");
-  const std::size_t ends[] = {5, 9};
-  EXPECT_EQ(order_of(take_turns(program, ends)),
-            " matmul(a0) [all_reduce(a0)] matmul(b0) [all_reduce(b0)] matmul(a1) [all_reduce(a1)]"
-            " matmul(a2) add(b1) [all_reduce(b1)] sub(update)")
-      << "what reads the first one's last result waits for it";
-  const std::size_t alone[] = {5};
-  EXPECT_EQ(take_turns(program, alone), program) << "one without another runs as it is";
-}
-
 }  // namespace
 }  // namespace tracestep

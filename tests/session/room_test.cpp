@@ -252,6 +252,13 @@ class OwnMemory : public testing::WrappedDevice {
   DeviceTraits traits_{.kind = DeviceKind::kCuda};
 };
 
+TEST(DoesNotFitTest, ALimitIsCalledOneAndIsNoFreeMemory) {
+  EXPECT_THAT(DoesNotFit("cpu", 2048, 1024, true, Bound::kLimit).what(),
+              HasSubstr("it needs 2.00 KiB, and the limit is 1.00 KiB"));
+  EXPECT_THAT(DoesNotFit("cpu", 2048, 1024, true).what(),
+              HasSubstr("it needs 2.00 KiB, and this machine has 1.00 KiB free"));
+}
+
 TEST_F(RoomTest, ADeviceWithItsOwnMemoryIsAskedForThatAndTheHostForTheRest) {
   register_free_bytes([](Device&) { return std::optional<std::int64_t>(1000); });
   OwnMemory device(make_cpu_device({.threads = 1}));

@@ -41,8 +41,6 @@ const char* const kChoices[] = {"tp=2",
                                 "tp=2,sp",
                                 "tp=3,sp",
                                 "tp=2,overlap=off",
-                                "tp=2,overlap=halves",
-                                "tp=3,sp,overlap=halves",
                                 "dp=3,tp=2",
                                 "dp=2,bucket=all,tp=3,sp",
                                 "dp=2,shard=1,tp=2",
@@ -317,19 +315,6 @@ TEST_F(TensorParallelTest, LogitsAreWholeWhereTheyAreTheResult) {
   }
 }
 
-TEST_F(TensorParallelTest, HalvesOfABatchThatTakeTurnsAreTwoMicroBatchesToTheBit) {
-  RunSpec halves = small_step("cpu", "tp=2,overlap=halves");
-  RunSpec parts = small_step("cpu", "tp=2");
-  parts.shape.batch /= 2;
-  parts.accumulate = 2;
-  for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-    halves.executor = parts.executor = executor;
-    expect_same(run(parts), run(halves), 0.0, std::string(name_of(executor)));
-  }
-  halves.shape.batch = 5;
-  EXPECT_THROW(step_program(halves), Error) << "it has no halves";
-}
-
 TEST_F(TensorParallelTest, CollectivesRunBesideOtherNodesWhereAnyAreLeft) {
   const auto beside = [](const char* choice) {
     RunSpec spec = small_step("cpu", choice);
@@ -341,7 +326,6 @@ TEST_F(TensorParallelTest, CollectivesRunBesideOtherNodesWhereAnyAreLeft) {
   };
   EXPECT_EQ(beside("tp=2,overlap=off"), 0);
   EXPECT_GE(beside("tp=2"), 4) << "two in backward of each layer";
-  EXPECT_GE(beside("tp=2,overlap=halves"), 16) << "all of both halves";
   EXPECT_EQ(beside("dp=3,tp=2"), 0) << "with groups of two kinds they wait";
 }
 

@@ -60,8 +60,7 @@ TEST(ParallelTextTest, AChoiceIsWrittenAsItIsRead) {
        {"none", "dp=2", "dp=3,shard=1", "dp=64,shard=3", "dp=2,bucket=tensor", "dp=2,bucket=all",
         "dp=2,bucket=1MiB", "dp=2,bucket=1536KiB", "dp=2,shard=1,bucket=all", "dp=2,overlap=off",
         "dp=2,overlap=updates", "dp=2,sums=low", "dp=2,shard=3,overlap=off,prefetch=2", "tp=2",
-        "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp", "overlap=off,tp=2",
-        "overlap=halves,tp=2,sp"}) {
+        "tp=3,sp", "dp=2,tp=4", "dp=2,shard=3,tp=2,sp", "overlap=off,tp=2"}) {
     EXPECT_EQ(name_of(parse_parallel("--parallel", text)), text);
   }
   EXPECT_EQ(name_of(parse_parallel("--parallel", "dp=1,shard=3")), "none");
@@ -100,9 +99,7 @@ TEST(ParallelTextTest, WhatIsNoChoiceIsRefused) {
                            "dp=2,shard=3,tp=2,prefetch=2",
                            "dp=2,shard=1,overlap=updates",
                            "dp=2,tp=2,overlap=updates",
-                           "dp=2,overlap=halves",
-                           "dp=2,tp=2,overlap=halves",
-                           "overlap=halves",
+                           "tp=2,overlap=halves",
                            "dp=2,prefetch=2",
                            "dp=2,shard=3,prefetch=-1",
                            "dp=2,dp=2",
@@ -128,7 +125,7 @@ TEST(ParallelTextTest, AWrongPartIsAnsweredWithAllParts) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("\"ddp=4\" is no part of a choice"));
     EXPECT_THAT(error.what(), HasSubstr("dp=N, shard=0|1|2|3, bucket=SIZE|tensor|all|auto, "
-                                        "sums=full|low, overlap=on|off|updates|halves, prefetch=N, "
+                                        "sums=full|low, overlap=on|off|updates, prefetch=N, "
                                         "tp=N, sp"));
   }
 }

@@ -120,7 +120,8 @@ void StepRun::start() {
   Device& device = session_.device();
   const std::int64_t limit = limit_in_bytes(spec_.place);
   if (limit > 0 && peak_bytes_ > limit) {  // of lent memory, too, which no allocator counts
-    throw DoesNotFit(device.name(), peak_bytes_, limit, !device.traits().has_own_memory());
+    throw DoesNotFit(device.name(), peak_bytes_, limit, !device.traits().has_own_memory(),
+                     Bound::kLimit);
   }
   const Wanted wanted{&device, size().own, 0};
   check_room(spec_.place, std::span(&wanted, 1), session_.processes());

@@ -122,20 +122,23 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
 
 // The noise of shares of a step's time, where a row's only times that were read are shares above
 // three fifths: with a part s of the step and the others 1 - s, each of which the noise may move by
-// as much as the step, s moves by twice 1 - s of that. nullopt: others were read as well.
+// as much as the step, s moves by twice 1 - s of that. A kernel that was read by its name
+// ("top_kernel") is known as well as its share ("top_percent"). nullopt: others were read as well.
 std::optional<double> noise_of_shares(const Table& table, const RowRef& ref, double of_step) {
   static const std::set<std::string> kShares = {"share_percent", "top_percent", "products_percent"};
   constexpr double kLeastShare = 60;  // percent; smaller ones may not stay the largest
   std::optional<double> out;
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const Column& column = table.columns[i];
-    const Json& cell = table.rows[ref.row][i];
     const bool was_read = std::ranges::find(ref.columns, column.name) != ref.columns.end();
-    if (!was_read || cell.is_null() || timing_of(column) == Timing::kNone) continue;
-    const bool is_large =
-        kShares.contains(column.name) && cell.is_number() && cell.as_double() >= kLeastShare;
-    if (!is_large) return std::nullopt;
-    out = std::max(out.value_or(0), 2 * (1 - cell.as_double() / 100) * of_step);
+    const bool is_there = !table.rows[ref.row][i].is_null();
+    if (!was_read || !is_there || timing_of(column) == Timing::kNone) continue;
+    const std::string name = column.name == "top_kernel" ? std::string("top_percent") : column.name;
+    const std::optional<std::size_t> at = table.index_of(name);
+    if (!at || !kShares.contains(name)) return std::nullopt;
+    const Json& share = table.rows[ref.row][*at];
+    if (!share.is_number() || share.as_double() < kLeastShare) return std::nullopt;
+    out = std::max(out.value_or(0), 2 * (1 - share.as_double() / 100) * of_step);
   }
   return out;
 }

@@ -224,21 +224,11 @@ std::map<std::string, Again> worth_more(StudyContext& context) {
     }
     if (!steps.empty()) wanted.push_back(std::move(steps));
   }
+  std::map<std::string, double> seconds;
+  for (const auto& [key, one] : all) seconds[key] = one.visits * one.seconds;
   std::map<std::string, Again> out;
-  double left = context.seconds_left();
-  while (!wanted.empty()) {
-    const auto seconds_of = [&](const std::set<std::string>& steps) {
-      double sum = 0;
-      for (const std::string& key : steps) {
-        if (!out.contains(key)) sum += all[key].visits * all[key].seconds;
-      }
-      return sum;
-    };
-    const auto cheapest = std::ranges::min_element(wanted, {}, seconds_of);
-    left -= seconds_of(*cheapest);
-    if (left < 0) break;
-    for (const std::string& key : *cheapest) out[key] = all[key];
-    wanted.erase(cheapest);
+  for (const std::string& key : cheapest_first(wanted, seconds, context.seconds_left())) {
+    out[key] = all[key];
   }
   return out;
 }
@@ -280,6 +270,25 @@ bool visit_in_rounds(StudyContext& context, const std::map<std::string, Again>& 
 }
 
 }  // namespace
+
+std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
+                                     const std::map<std::string, double>& seconds,
+                                     double seconds_left) {
+  std::set<std::string> out;
+  while (!wanted.empty()) {
+    const auto seconds_of = [&](const std::set<std::string>& steps) {
+      double sum = 0;
+      for (const std::string& step : steps) sum += out.contains(step) ? 0 : seconds.at(step);
+      return sum;
+    };
+    const auto cheapest = std::ranges::min_element(wanted, {}, seconds_of);
+    seconds_left -= seconds_of(*cheapest);
+    if (seconds_left < 0) break;
+    out.insert(cheapest->begin(), cheapest->end());
+    wanted.erase(cheapest);
+  }
+  return out;
+}
 
 // Where rounds were asked for each cell has as many; a process that measures for another one does
 // not know the answers.

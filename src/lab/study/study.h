@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -234,6 +235,12 @@ void rank_part(StudyContext& context);
 void profile_part(StudyContext& context);
 // Visits steps again whose noise marks answers, as far as time is left.
 void more_rounds_part(StudyContext& context);
+// Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: what the
+// visits of a step take. Answers are taken whole, each time the one whose steps, but for those
+// chosen before, take the least, until the next one would take more than `seconds_left`.
+std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
+                                     const std::map<std::string, double>& seconds,
+                                     double seconds_left);
 // Adds the sections on validity, on all gathered results, and on published tables.
 void review_part(StudyContext& context);
 

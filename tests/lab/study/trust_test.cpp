@@ -92,6 +92,27 @@ TEST_F(SentencesTest, ALargeShareOfAStepIsKnownBetterThanTheStep) {
   EXPECT_EQ(standing(95, "doubt: too_few_samples"), Standing::kDoubtful);
 }
 
+// A kernel that takes most of a step by far stays the largest, whatever noise does.
+TEST_F(SentencesTest, TheNameOfAKernelIsKnownAsWellAsItsShare) {
+  set_noise("cells[size small; mode step; ops fused]", 280, 0.3);
+  Table& passes = *std::ranges::find(tables_, "passes", &Table::name);
+  std::vector<RowRef> read = of_summary("tile-products").rows;
+  for (RowRef& ref : read) {
+    if (ref.table == "passes") ref.columns = {"products_percent", "top_kernel"};
+  }
+  const auto standing = [&](double percent) {
+    for (auto& row : passes.rows) {
+      row[column(passes, "products_percent")] = 95;
+      row[column(passes, "top_percent")] = percent;
+      row[column(passes, "top_kernel")] = "gemm";
+      row[column(passes, "verdict")] = "doubt: unsteady";
+    }
+    return standing_of(tables_, read, 0.05);
+  };
+  EXPECT_EQ(standing(95), Standing::kSound);
+  EXPECT_EQ(standing(30), Standing::kDoubtful) << "another kernel may take as much";
+}
+
 TEST_F(SentencesTest, WhatIsPrintedOfATileIsTwoSentencesWithTheSignOfItsRows) {
   set_noise("cells[size small; mode step; ops fused]", 280, 0.15);
   StudyReport report = small_study();

@@ -80,9 +80,6 @@ std::optional<int> local_rank() {
 std::optional<int> master_port() {
   return number(kMasterPort.name, 1, kMostPort);
 }
-bool comm_copies() {
-  return number(kCommCopies.name, 0, 1).value_or(0) == 1;
-}
 
 }  // namespace env
 

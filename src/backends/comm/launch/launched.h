@@ -37,8 +37,6 @@ std::optional<int> rank();
 std::optional<int> world_size();
 std::optional<int> local_rank();
 std::optional<int> master_port();
-// TRACESTEP_COMM_COPIES: true if two GPUs of a host add large tensors by copies.
-bool comm_copies();
 
 inline constexpr Variable kRank = {"RANK", "this process among WORLD_SIZE, as torchrun sets it",
                                    "unset", check_by<rank>};
@@ -57,13 +55,9 @@ inline constexpr Variable kCommSecret = {
 inline constexpr Variable kCommSecretFile = {
     "TRACESTEP_COMM_SECRET_FILE",
     "file of mode 600 that holds them; needed where process 0 is on another host", "unset"};
-inline constexpr Variable kCommCopies = {
-    "TRACESTEP_COMM_COPIES",
-    "1: two GPUs of a host add large tensors by copies between them; 0: by NCCL", "0",
-    check_by<comm_copies>};
-inline constexpr std::array<Variable, 9> kLaunchVariables = {
-    kRank,        kWorldSize,  kLocalRank,      kMasterAddress, kMasterPort,
-    kCommTimeout, kCommSecret, kCommSecretFile, kCommCopies};
+inline constexpr std::array<Variable, 8> kLaunchVariables = {
+    kRank,       kWorldSize,   kLocalRank,  kMasterAddress,
+    kMasterPort, kCommTimeout, kCommSecret, kCommSecretFile};
 }  // namespace env
 
 }  // namespace tracestep

@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <utility>
-#include <vector>
 
 #include "backends/comm/nccl/nccl_library.h"
 #include "base/error.h"
@@ -41,7 +40,7 @@ std::byte* element(const TensorRef& tensor, std::int64_t index) {
 
 class NcclGroup final : public Communicator {
  public:
-  NcclGroup(Processes& processes, StreamOfLane stream_of_lane, SumOnStream sum)
+  NcclGroup(Processes& processes, StreamOfLane stream_of_lane)
       : processes_(processes),
         stream_of_lane_(std::move(stream_of_lane)),
         stream_(stream_of_lane_(0)),
@@ -55,7 +54,6 @@ class NcclGroup final : public Communicator {
     processes.broadcast(std::as_writable_bytes(std::span(id.bytes)));
     const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
-    if (sum) copies_ = make_peer_copies(processes, std::move(sum));
   }
   // The part of `all` that this process is in.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
@@ -94,20 +92,11 @@ class NcclGroup final : public Communicator {
   }
 
   void all_reduce(const TensorRef& x, const TensorRef& y) override {
-    if (copies_ != nullptr && is_beside_ && copies_->takes(x)) {
-      copied_.push_back({x, y});
-      if (!is_in_batch_) issue_copies();
-    } else {
-      all_reduce_by_nccl(x, y);
-    }
-    const std::int64_t own = own_part_of(x.count(), ranks(), rank()).count;
-    count_bytes(x.dtype, (ranks() - 1) * own + (x.count() - own));
-  }
-
-  void all_reduce_by_nccl(const TensorRef& x, const TensorRef& y) {
     check(nccl_.all_reduce(x.data, y.data, static_cast<std::size_t>(x.count()), type_of(x.dtype),
                            nccl::kSum, comm_, stream_),
           "ncclAllReduce");
+    const std::int64_t own = own_part_of(x.count(), ranks(), rank()).count;
+    count_bytes(x.dtype, (ranks() - 1) * own + (x.count() - own));
   }
 
   void reduce_scatter(const TensorRef& x, const TensorRef& part) override {
@@ -146,20 +135,12 @@ class NcclGroup final : public Communicator {
   }
 
   void use_lane(int lane) override {
-    is_beside_ = lane != 0;
     stream_ = stream_of_lane_(lane);
     for (const auto& [kind, part] : parts_) part->use_lane(lane);
   }
   // NCCL makes one launch of a batch's calls.
-  void begin_batch() override {
-    is_in_batch_ = true;
-    check(nccl_.group_start(), "ncclGroupStart");
-  }
-  void end_batch() override {
-    is_in_batch_ = false;
-    check(nccl_.group_end(), "ncclGroupEnd");
-    issue_copies();
-  }
+  void begin_batch() override { check(nccl_.group_start(), "ncclGroupStart"); }
+  void end_batch() override { check(nccl_.group_end(), "ncclGroupEnd"); }
 
   std::int64_t received_bytes() const override {
     std::int64_t total = received_bytes_;
@@ -183,12 +164,6 @@ class NcclGroup final : public Communicator {
     check(nccl_.group_end(), "ncclGroupEnd");
   }
 
-  void issue_copies() {
-    if (copied_.empty()) return;
-    copies_->all_reduce(copied_, stream_);
-    copied_.clear();
-  }
-
   void clear_padding(const TensorRef& part, std::int64_t own) {
     const std::size_t bytes = static_cast<std::size_t>(part.count() - own) * size_of(part.dtype);
     if (bytes == 0) return;
@@ -210,10 +185,6 @@ class NcclGroup final : public Communicator {
   const int exceptions_ = std::uncaught_exceptions();
   nccl::Comm* comm_ = nullptr;
   std::int64_t received_bytes_ = 0;
-  std::unique_ptr<PeerCopies> copies_;  // nullptr: all sums are NCCL's
-  std::vector<PeerSum> copied_;         // sums by copies that the batch has so far
-  bool is_in_batch_ = false;
-  bool is_beside_ = false;  // the lane in use is lane 1: copies of one stream alone may follow
 };
 
 }  // namespace
@@ -226,13 +197,12 @@ std::string nccl_version(std::string& problem) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane,
-                                              SumOnStream sum) {
+std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane) {
   if (const std::string& problem = nccl::library().problem; !problem.empty()) {
     throw Error(ErrorCode::kDevice, "NCCL", problem,
                 "install it or set LD_LIBRARY_PATH; it connects GPUs");
   }
-  return std::make_unique<NcclGroup>(processes, std::move(stream_of_lane), std::move(sum));
+  return std::make_unique<NcclGroup>(processes, std::move(stream_of_lane));
 }
 
 }  // namespace tracestep

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "backends/comm/nccl/peer_copies.h"
 #include "runtime/communicator.h"
 #include "runtime/processes.h"
 
@@ -22,9 +21,7 @@ using StreamOfLane = std::function<void*(int lane)>;
 // the current lane; the calling thread's current device must be the communicator's. Sums are in
 // NCCL's order: they have the same bits on all ranks and in every call, which need not be those of
 // sums in host memory. Throws Error{kDevice} if there is no NCCL, and DeviceError if it cannot
-// connect the ranks. `sum`: if set, two processes add large tensors by copies (peer_copies.h) where
-// their GPUs reach each other's memory.
-std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane,
-                                              SumOnStream sum = {});
+// connect the ranks.
+std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane);
 
 }  // namespace tracestep
