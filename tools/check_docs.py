@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the pages that people read: links lead somewhere, source files that the architecture page and
-docs/decisions/ name exist, the sizes of folders in the architecture page are true, and the table of
-passes has the passes of the pipeline in their order.
+docs/decisions/ name exist, the sizes of folders in the architecture page are true, and the tables of
+passes and of the ladder have those of the code in their order.
 
 Every fault is printed as file:line with what is wrong; the exit status is 1 if there is one.
 Usage: check_docs.py [--write] [REPOSITORY]    --write: sets the sizes and the folders in the
@@ -25,6 +25,9 @@ SIZE = re.compile(r"\| `([\w/]+)/` \| ([\d,]+) \|(.*)\| ([^|]*) \|$")
 TOTAL = re.compile(r"()([\d,]+)( lines in all)")
 SUM = re.compile(r"(`([\w/]+)/` \()([\d,]+)(\))")  # of the folders below one
 NAMED = re.compile(r"`([\w./-]+(?:/|\.(?:h|cpp|cu|cuh|py|md|csv|js)))`")
+# Pages whose table has the rows of one in a source.
+TABLES = (("docs/decisions/passes.md", "src/passes/pipeline.cpp", "pass"),
+          ("docs/compile.md", "src/lab/compile/ladder.cpp", "rung"))
 # Folders in which a named file is looked for, besides the root.
 ROOTS = ("", "src", "docs")
 
@@ -161,15 +164,16 @@ def with_sizes(text, sizes):
     return "\n".join(out) + "\n"
 
 
-def broken_passes(page, pipeline):
-    """The rows of the pass table beside the passes in the order of their source."""
-    code = re.findall(r'(?:^      \{|\{\.name = )"(\w+)"', pipeline.read_text(encoding="utf-8"),
+def broken_rows(page, source, what):
+    """The rows of a page's table, whose first heading is `what`, beside those of the table in a source."""
+    code = re.findall(r'(?:^ {4,6}\{|\{\.name = )"(\w+)"', source.read_text(encoding="utf-8"),
                       re.MULTILINE)
-    rows = re.findall(r"^\| `(\w+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    _, _, table = page.read_text(encoding="utf-8").partition(f"| {what} |")
+    rows = re.findall(r"^\| `(\w+)` \|", table.partition("\n\n")[0], re.MULTILINE)
     if rows != code:
         row = next((i for i, (a, b) in enumerate(zip(rows + [""], code + [""])) if a != b), 0)
-        yield 1, (f"row {row + 1} of the passes is {(rows + ['none'])[row]}, "
-                  f"in {pipeline.name} it is {(code + ['none'])[row]}")
+        yield 1, (f"row {row + 1} of the table of a {what} is {(rows + ['none'])[row]}, "
+                  f"in {source.name} it is {(code + ['none'])[row]}")
 
 
 def faults(root):
@@ -183,10 +187,10 @@ def faults(root):
     if (page := root / MAP).is_file():
         for number, text in broken_map(page, root):
             yield f"{MAP}:{number}: {text}"
-    page, pipeline = root / "docs/decisions/passes.md", root / "src/passes/pipeline.cpp"
-    if page.is_file() and pipeline.is_file():
-        for number, text in broken_passes(page, pipeline):
-            yield f"docs/decisions/passes.md:{number}: {text}"
+    for name, source, what in TABLES:
+        if (root / name).is_file() and (root / source).is_file():
+            for number, text in broken_rows(root / name, root / source, what):
+                yield f"{name}:{number}: {text}"
 
 
 def main(arguments):

@@ -102,7 +102,9 @@ TEST_F(SpecialValuesTest, OpsOfTwoOperands) {
   for (double a : kSpecial) {
     for (double c : kSpecial) left.push_back(a), right.push_back(c);
   }
-  for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum"}) {
+#define NAME(op, Functor) #op,
+  for (const char* op : {TRACESTEP_BINARY_OPS(NAME) "div"}) {
+#undef NAME
     const HostTensor x = floats(left), y = floats(right);
     Builder b(op);
     b.output("y", ops::binary(op, b.input("a", {DType::kF32, x.shape}),

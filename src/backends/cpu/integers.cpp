@@ -5,9 +5,58 @@
 
 #include "backends/cpu/operand.h"
 #include "backends/cpu/plain_chunks.h"
+#include "ops/scalar/functors.h"
 
 namespace tracestep::cpu {
 namespace {
+
+// An integer as a computing type of the scalar functors.
+template <class T>
+struct Whole {
+  T v;
+};
+
+// Wraps around; unsigned, because signed overflow is undefined.
+template <class T>
+Whole<T> narrowed(std::uint64_t x) {
+  return {static_cast<T>(x)};
+}
+template <class T>
+std::uint64_t wide(Whole<T> x) {
+  return static_cast<std::uint64_t>(x.v);
+}
+template <class T>
+Whole<T> operator+(Whole<T> a, Whole<T> b) {
+  return narrowed<T>(wide(a) + wide(b));
+}
+template <class T>
+Whole<T> operator-(Whole<T> a, Whole<T> b) {
+  return narrowed<T>(wide(a) - wide(b));
+}
+template <class T>
+Whole<T> operator*(Whole<T> a, Whole<T> b) {
+  return narrowed<T>(wide(a) * wide(b));
+}
+template <class T>
+Whole<T> max(Whole<T> a, Whole<T> b) {
+  return {std::max(a.v, b.v)};
+}
+template <class T>
+Whole<T> min(Whole<T> a, Whole<T> b) {
+  return {std::min(a.v, b.v)};
+}
+template <class T>
+bool less(Whole<T> a, Whole<T> b) {
+  return a.v < b.v;
+}
+template <class T>
+bool less_equal(Whole<T> a, Whole<T> b) {
+  return a.v <= b.v;
+}
+template <class T>
+bool equal(Whole<T> a, Whole<T> b) {
+  return a.v == b.v;
+}
 
 constexpr std::int64_t kBuffer = 512;
 
@@ -37,27 +86,30 @@ void apply(const KernelCall& call, F f) {
   });
 }
 
+template <class F, class T>
+void arithmetic(const KernelCall& call) {
+  if (call.inputs[0].dtype == DType::kBool) {  // any result but 0 is 1
+    return apply<T, T>(call, [](T a, T b) { return F()(Whole<T>{a}, Whole<T>{b}).v != 0; });
+  }
+  apply<T, T>(call, [](T a, T b) { return F()(Whole<T>{a}, Whole<T>{b}).v; });
+}
+
+template <class F, class T>
+void compare(const KernelCall& call) {
+  apply<T, std::uint8_t>(call, [](T a, T b) { return F()(Whole<T>{a}, Whole<T>{b}); });
+}
+
 template <class T>
 void run(const KernelCall& call) {
-  using U = std::make_unsigned_t<T>;  // wraps around without undefined behaviour
   const std::string_view op = call.op.name;
-  const auto wrapped = [&](auto f) {
-    if (call.inputs[0].dtype == DType::kBool) {  // any nonzero sum is 1
-      return apply<T, T>(call,
-                         [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)) != 0; });
-    }
-    apply<T, T>(call, [f](T a, T b) { return f(static_cast<U>(a), static_cast<U>(b)); });
-  };
-  if (op == "add") return wrapped([](U a, U b) { return static_cast<U>(a + b); });
-  if (op == "sub") return wrapped([](U a, U b) { return static_cast<U>(a - b); });
-  if (op == "mul") {
-    return wrapped([](U a, U b) { return static_cast<U>(std::uint64_t{a} * std::uint64_t{b}); });
-  }
-  if (op == "maximum") return apply<T, T>(call, [](T a, T b) { return std::max(a, b); });
-  if (op == "minimum") return apply<T, T>(call, [](T a, T b) { return std::min(a, b); });
-  if (op == "eq") return apply<T, std::uint8_t>(call, [](T a, T b) { return a == b; });
-  if (op == "lt") return apply<T, std::uint8_t>(call, [](T a, T b) { return a < b; });
-  if (op == "le") return apply<T, std::uint8_t>(call, [](T a, T b) { return a <= b; });
+#define TRACESTEP_RUN(name, functor) \
+  if (op == #name) return arithmetic<scalar::functor, T>(call);
+  TRACESTEP_BINARY_OPS(TRACESTEP_RUN)
+#undef TRACESTEP_RUN
+#define TRACESTEP_RUN(name, functor) \
+  if (op == #name) return compare<scalar::functor, T>(call);
+  TRACESTEP_COMPARE_OPS(TRACESTEP_RUN)
+#undef TRACESTEP_RUN
   fail_usage({About::Kind::kOp, std::string(op)},
              "operands of {} have no kernel on the cpu; cast them to f32",
              name_of(call.inputs[0].dtype));

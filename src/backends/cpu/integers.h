@@ -5,8 +5,8 @@
 
 namespace tracestep::cpu {
 
-// add, sub, mul, maximum, minimum, eq, lt, le on two operands of one integer type. Sums and
-// products wrap around; those of bool are true if not 0.
+// The ops of TRACESTEP_BINARY_OPS and TRACESTEP_COMPARE_OPS (ops/scalar/functors.h) on two operands
+// of one integer type. Sums and products wrap around; those of bool are true if not 0.
 void integer_elementwise(const KernelCall& call);
 
 }  // namespace tracestep::cpu
