@@ -14,7 +14,7 @@ from pathlib import Path
 from check_layering import ROWS, SOURCES, row_of
 
 MAP = "docs/architecture.md"
-MOST_LINES, MOST_COLUMNS = 160, 110  # of the map, without the targets of links
+MOST_LINES, MOST_COLUMNS = 110, 110  # of the map, without its rows of folders and targets of links
 # A size may be off by a tenth; a small folder by this many lines.
 MOST_OFF, FEW_LINES = 0.1, 50
 
@@ -139,8 +139,8 @@ def broken_sizes(line, sizes):
 
 def broken_map(page, root):
     sizes, lines = folder_sizes(root), page.read_text(encoding="utf-8").splitlines()
-    if len(lines) > MOST_LINES:
-        yield len(lines), f"a map has at most {MOST_LINES} lines; reasons belong in docs/decisions/"
+    if sum(not SIZE.match(line) for line in lines) > MOST_LINES:
+        yield len(lines), f"beside its folders a map has at most {MOST_LINES} lines; reasons belong in docs/decisions/"
     named = {match.group(1) for line in lines if (match := SIZE.match(line))}
     for row in sorted(sizes.keys() - named):
         yield 1, f"src/{row}/ is not in the table of folders"

@@ -45,6 +45,7 @@ constexpr Family kFamilies[] = {
     {"olmo2", readers::read_olmo2, 50304, 4096, 11008, 32, 32},
     {"olmo3", readers::read_olmo3, 50304, 4096, 11008, 32, 32},
     {"smollm3", readers::read_smollm3, 128256, 2048, 11008, 36, 16},
+    {"stablelm", readers::read_stablelm, 50304, 2560, 6912, 32, 32},
     {"starcoder2", readers::read_starcoder2, 49152, 3072, 12288, 30, 24},
     {"phi3", readers::read_phi3, 32064, 3072, 8192, 32, 32},
     {"gpt2", readers::read_gpt2, 50257, 768, 3072, 12, 12},

@@ -53,6 +53,7 @@ void read_olmo2(Fields& f, ModelConfig& c);
 void read_olmo3(Fields& f, ModelConfig& c);
 void read_phi3(Fields& f, ModelConfig& c);
 void read_smollm3(Fields& f, ModelConfig& c);
+void read_stablelm(Fields& f, ModelConfig& c);
 void read_gemma(Fields& f, ModelConfig& c);
 void read_gemma2(Fields& f, ModelConfig& c);
 void read_gemma3(Fields& f, ModelConfig& c);

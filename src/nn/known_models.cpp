@@ -160,6 +160,19 @@ void add_olmos(Table& t) {
   olmo2({"olmo-2-32b", 100352, 5120, 27648, 64, 40, 8, 128});
 }
 
+void add_stablelms(Table& t) {
+  const auto stablelm = [&t](const Sizes& s, bool has_bias) {
+    t.add("stablelm", 4096, s, [&](ModelConfig& c) {
+      c.norm = NormKind::kLayer;
+      c.norm_bias = true;
+      c.qkv_bias = has_bias;
+      c.rope_share = 0.25;
+    });
+  };
+  stablelm({"stablelm-3b", 50304, 2560, 6912, 32, 32, 32, 80}, false);
+  stablelm({"stablelm-2-1.6b", 100352, 2048, 5632, 24, 32, 32, 64}, true);
+}
+
 void add_phis(Table& t) {
   t.add("phi3", 4096, {"phi-3-mini", 32064, 3072, 8192, 32, 32, 32, 96},
         [](ModelConfig& c) { c.window = 2047; });
@@ -219,6 +232,7 @@ const std::vector<KnownModel>& known_models() {
     add_qwens(table);
     add_gemmas(table);
     add_olmos(table);
+    add_stablelms(table);
     add_phis(table);
     add_gpts(table);
     return table.take();

@@ -122,4 +122,17 @@ void read_smollm3(Fields& f, ModelConfig& c) {
   if (!is_on) c.window = 0;
 }
 
+// The parallel form has one norm for both branches, and normed queries and keys have weights of
+// their own for each head: no program computes these.
+void read_stablelm(Fields& f, ModelConfig& c) {
+  c.rope_share = 0.25;
+  read_like_llama(f, c, 32, {.most = 4096});
+  c.norm_eps = f.real("layer_norm_eps", 1e-5);
+  c.norm = NormKind::kLayer;
+  c.norm_bias = true;
+  c.qkv_bias = f.flag("use_qkv_bias", false);
+  f.expect("qk_layernorm", false);
+  f.expect("use_parallel_residual", false);
+}
+
 }  // namespace tracestep::readers

@@ -1,13 +1,17 @@
 // Small models of every family against values computed by transformers with the same weights
 // (family_fixtures.py): logits, loss, every gradient and the losses of ten steps of AdamW, in every
 // form of attention and executor.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "backends/reference/reference_device.h"
+#include "base/input_file.h"
 #include "base/json.h"
 #include "exec/executor.h"
 #include "nn/families.h"
@@ -223,6 +227,21 @@ TEST_P(FamilyTest, TenStepsHaveTheLossesOfTransformers) {
     run.executor = ExecutorKind::kCompiled;
     expect_ten_steps(*backend.make({}), run, expected);
   }
+}
+
+TEST(FamilyFixturesTest, AreListedAndOfEveryFamily) {
+  std::set<std::string> stored, types;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(testing::family_fixture("", "").parent_path())) {
+    if (entry.path().extension() != ".json") continue;
+    stored.insert(entry.path().stem().string());
+    const std::string where = entry.path().string();
+    const Json file = Json::parse(read_text_file(entry.path(), where, 1 << 20), where);
+    const Json* text = file.find("text_config");
+    types.insert((text != nullptr ? *text : file).at("model_type").as_string());
+  }
+  EXPECT_THAT(testing::kFamilyFixtures, ::testing::UnorderedElementsAreArray(stored));
+  EXPECT_THAT(known_families(), ::testing::UnorderedElementsAreArray(types));
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FamilyTest, ::testing::ValuesIn(testing::kFamilyFixtures),

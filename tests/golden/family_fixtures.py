@@ -77,6 +77,8 @@ MODELS = {
                          max_window_layers=1, rope_parameters=dict(SECTIONS)),
         vision_config=dict(VISION, hidden_size=16, out_hidden_size=24, intermediate_size=20,
                            fullatt_block_indexes=[0]))),
+    "stablelm": ("StableLmConfig", dict(GROUPED, hidden_size=32, partial_rotary_factor=0.75,
+                                        layer_norm_eps=1e-3, use_qkv_bias=True)),
 }
 
 

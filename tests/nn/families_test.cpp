@@ -189,6 +189,7 @@ TEST(FamiliesTest, ANullSaysThatThereIsNoneAndAMissingFieldIsTheUsualOne) {
   };
   EXPECT_EQ(read("mistral", "").key_heads(), 8);
   EXPECT_EQ(read("mistral", R"(, "num_key_value_heads": null)").key_heads(), 32);
+  EXPECT_EQ(read("stablelm", "").rope_share, 0.25);
   const std::string windows = R"(, "use_sliding_window": true, "max_window_layers": 1)";
   EXPECT_EQ(read("qwen2", windows).window, 4096);
   EXPECT_EQ(read("qwen2", windows + R"(, "sliding_window": null)").window, 0);
@@ -262,6 +263,8 @@ TEST(FamiliesTest, AnErrorNamesTheFieldAndWhatItWouldBe) {
       {R"({"model_type": "phi3", "attention_bias": true})", "false is expected"},
       {R"({"model_type": "phi3", "interpolate_factor": 2})",
        "\"interpolate_factor\" is 2; 1 is expected"},
+      {R"({"model_type": "stablelm", "use_parallel_residual": true})", "false is expected"},
+      {R"({"model_type": "stablelm", "qk_layernorm": true})", "false is expected"},
       {R"({"model_type": "gemma2", "query_pre_attn_scalar": 0})", "a positive number is expected"},
       {R"({"model_type": "mistral", "layer_types": ["full_attention"]})", "for each layer"}};
   for (const auto& [text, expected] : cases) {
@@ -314,7 +317,8 @@ TEST(FamiliesTest, ATypeThatIsNotKnownIsNotTakenForItsNearest) {
 }
 
 TEST(FamiliesTest, AModelOfAKnownFamilyWithoutANameHereNeedsItsFolder) {
-  for (const std::string name : {"google/gemma-2b", "HuggingFaceTB/SmolLM3-3B"}) {
+  for (const std::string name :
+       {"google/gemma-2b", "HuggingFaceTB/SmolLM3-3B", "stabilityai/stablelm-2-12b"}) {
     try {
       model_called("--model", name);
       ADD_FAILURE() << name;
@@ -341,6 +345,7 @@ TEST(FamiliesTest, AModelIsKnownByTheNameThatItIsStoredUnder) {
       {"HuggingFaceTB/SmolLM2-135M", "smollm2-135m"},
       {"EleutherAI/pythia-160m-deduped", "pythia-160m"},
       {"microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"},
+      {"stabilityai/stablelm-2-1_6b", "stablelm-2-1.6b"},
       {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"}};
   for (const auto& [stored, known] : names) {
     EXPECT_EQ(model_called("model", stored), *find_model(known)) << stored;

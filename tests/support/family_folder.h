@@ -12,10 +12,10 @@
 namespace tracestep::testing {
 
 inline constexpr const char* kFamilyFixtures[] = {
-    "llama2", "llama3",     "llama_yarn",  "llama_linear", "mistral",   "qwen2",
-    "qwen3",  "gemma2",     "gemma3",      "olmo2",        "phi3",      "smollm2",
-    "gpt2",   "pythia",     "neox_serial", "phi3_near",    "phi3_far",  "gemma",
-    "olmo3",  "starcoder2", "smollm3",     "qwen2_vl",     "qwen2_5_vl"};
+    "llama2", "llama3",     "llama_yarn",  "llama_linear", "mistral",    "qwen2",
+    "qwen3",  "gemma2",     "gemma3",      "olmo2",        "phi3",       "smollm2",
+    "gpt2",   "pythia",     "neox_serial", "phi3_near",    "phi3_far",   "gemma",
+    "olmo3",  "starcoder2", "smollm3",     "qwen2_vl",     "qwen2_5_vl", "stablelm"};
 
 inline std::filesystem::path family_fixture(const std::string& name, const std::string& ending) {
   return source_folder() / "tests/golden/families" / (name + ending);
