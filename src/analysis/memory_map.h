@@ -32,7 +32,7 @@ struct MemoryMap {
   NodeId peak_node = kNoNode;                              // the node running at the peak
   std::array<std::int64_t, kCategoryCount> by_category{};  // bytes alive at the peak
   // The most bytes while each phase runs.
-  std::array<std::int64_t, std::size(kAllPhases)> by_phase{};
+  std::array<std::int64_t, std::size(kAll<Phase>)> by_phase{};
   std::int64_t leaf_bytes = 0;  // The bytes before and after the step.
 };
 

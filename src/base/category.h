@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class Category : std::uint8_t {
@@ -22,35 +24,9 @@ enum class Category : std::uint8_t {
   kInput,
   kConstant,  // stored values that no step changes: masks, tables, frozen weights
 };
+TRACESTEP_WORDS(Category, "parameter", "gradient", "optimizer_state", "activation", "temporary",
+                "weight_cast", "workspace", "collective", "input", "constant");
 
-inline constexpr Category kAllCategories[] = {
-    Category::kParameter, Category::kGradient,   Category::kOptimizerState, Category::kActivation,
-    Category::kTemporary, Category::kWeightCast, Category::kWorkspace,      Category::kCollective,
-    Category::kInput,     Category::kConstant};
-inline constexpr std::size_t kCategoryCount = std::size(kAllCategories);
-
-// The name used in tables: "parameter", "optimizer_state", "weight_cast".
-constexpr std::string_view name_of(Category category) {
-  switch (category) {
-    case Category::kParameter: return "parameter";
-    case Category::kGradient: return "gradient";
-    case Category::kOptimizerState: return "optimizer_state";
-    case Category::kActivation: return "activation";
-    case Category::kTemporary: return "temporary";
-    case Category::kWeightCast: return "weight_cast";
-    case Category::kWorkspace: return "workspace";
-    case Category::kCollective: return "collective";
-    case Category::kInput: return "input";
-    case Category::kConstant: return "constant";
-  }
-  return "unknown";
-}
-
-constexpr std::optional<Category> parse_category(std::string_view name) {
-  for (Category category : kAllCategories) {
-    if (name_of(category) == name) return category;
-  }
-  return std::nullopt;
-}
+inline constexpr std::size_t kCategoryCount = kAll<Category>.size();
 
 }  // namespace tracestep

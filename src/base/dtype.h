@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class DType : std::uint8_t {
@@ -20,10 +22,7 @@ enum class DType : std::uint8_t {
   kU8,
   kBool
 };
-
-inline constexpr DType kAllDTypes[] = {DType::kF64,    DType::kF32,    DType::kBF16, DType::kF16,
-                                       DType::kF8E4M3, DType::kF8E5M2, DType::kI64,  DType::kI32,
-                                       DType::kU8,     DType::kBool};
+TRACESTEP_WORDS(DType, "f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "u8", "bool");
 
 // Bytes per element.
 constexpr std::size_t size_of(DType dtype) {
@@ -59,7 +58,5 @@ constexpr bool is_integer(DType dtype) {
 }
 
 // The short name used in programs and tables: "f32", "bf16", "i64", "bool".
-std::string_view name_of(DType dtype);
-std::optional<DType> parse_dtype(std::string_view name);
 
 }  // namespace tracestep

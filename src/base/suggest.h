@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/error.h"
 
 namespace tracestep {
@@ -31,6 +32,12 @@ std::string folded(std::string_view name);
 // Throws Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of
 // `names`.
 void check_choice(const About& where, std::string_view text, std::span<const std::string> names);
+
+// The words of all enumerators of E, as check_choice() takes them.
+template <HasWords E>
+std::vector<std::string> words_of_all() {
+  return {kWords<E>.begin(), kWords<E>.end()};
+}
 
 // Splits "a+b" and checks each part by check_choice(). Throws Error{kUsage} naming `where` also if
 // a part occurs twice.

@@ -92,7 +92,7 @@ int run_export(const ExportCommand& o) {
   if (o.merges) from = merged(from, adapters);
   FamilyExport what{.model = config_of(tensors, {}), .origin = given_folder(o, weights)};
   take_tokenizer(what, weights);
-  if (!o.dtype.empty()) what.dtype = parse_dtype(o.dtype);
+  if (!o.dtype.empty()) what.dtype = named<DType>(o.dtype);
   write_family_folder(o.folder, what, from);
   log_info("export: {} is written{}", o.folder, chosen.said);
   return 0;

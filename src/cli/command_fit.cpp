@@ -107,7 +107,7 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, SearchProgres
     tables.push_back(fit_table(*cell, asked));
     known.asked = figures_of(asked.step, cell->run.program, asked.traits, asked.times);
   }
-  if (const std::optional<Growth> growth = growth_named(o.largest)) {
+  if (const std::optional<Growth> growth = named<Growth>(o.largest)) {
     tables.push_back(largest_table(known, *growth));
     return out;
   }
@@ -151,7 +151,7 @@ void write_page(const FitOptions& o, FitQuestion asked, const Fitted& found,
 Fitted answer_to(const FitQuestion& asked, const FitOptions& o, SearchProgress& progress) {
   if (o.largest == kLargestModel) return largest_model(asked, o.plan);
   if (!o.plan.has_devices()) return fit_as_asked(asked, o, progress);
-  if (const std::optional<Growth> growth = growth_named(o.largest)) {
+  if (const std::optional<Growth> growth = named<Growth>(o.largest)) {
     return largest_on_devices(asked, *growth, o.plan);
   }
   return fit_on_devices(asked, o.plan);

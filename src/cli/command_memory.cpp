@@ -422,11 +422,11 @@ void add_filter(OptionSet& set, BufferFilter& filter) {
       });
   set.value("--phase", "NAME[,NAME]",
             fmt::format("in these tables, only buffers that these phases allocate: {}",
-                        fmt::join(phase_names(), ", ")),
+                        fmt::join(words_of_all<Phase>(), ", ")),
             [&filter](const std::string& where, const std::string& text) {
               for (const std::string& name : split_list(where, text)) {
-                check_choice(where, name, phase_names());
-                filter.phases.insert(phase_named(name));
+                check_choice(where, name, words_of_all<Phase>());
+                filter.phases.insert(*named<Phase>(name));
               }
             });
   set.value("--component", "PATH",

@@ -2,7 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include "base/indexed.h"
 #include "cli/text_lines.h"
 #include "ir/op_def.h"
 #include "ir/print.h"
@@ -23,13 +22,12 @@ std::string signature(const OpDef& op) {
 }
 
 std::string_view meaning_of(PrecisionClass precision) {
-  return word_of<PrecisionClass::kKeep>(
-      precision, {"in the low dtype", "in float32", "in the widest dtype of its operands",
-                  "in any dtype, as it is"});
+  return word_of(precision, {"in the low dtype", "in float32",
+                             "in the widest dtype of its operands", "in any dtype, as it is"});
 }
 
 std::string_view meaning_of(Fusion fusion) {
-  return word_of<Fusion::kRows>(fusion, {"no", "elementwise", "by pairs", "by rows"});
+  return word_of(fusion, {"no", "elementwise", "by pairs", "by rows"});
 }
 
 std::string donations(const OpDef& op) {

@@ -51,10 +51,8 @@ void add_token_options(OptionSet& set, TokenOptions& tokens) {
 void add_text_options(OptionSet& set, TokenOptions& tokens) {
   set.value("--token-dtype", "uint16|uint32", "element type of a headerless token file",
             [&tokens](const std::string& where, const std::string& text) {
-              tokens.dtype = parse_token_dtype(text);
-              if (tokens.dtype) return;
-              static const std::vector<std::string> names{"uint16", "uint32"};
-              check_choice(where, text, names);
+              check_choice(where, text, words_of_all<TokenDType>());
+              tokens.dtype = named<TokenDType>(text);
             });
   set.values("--text", "PATH...", 1, 1 << 20, "text files and folders, instead of --tokens",
              [&tokens](const std::string& where, const std::string& text) {

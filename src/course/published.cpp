@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "base/indexed.h"
 #include "lab/compare/result_file.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
@@ -18,11 +17,6 @@
 
 namespace tracestep {
 namespace {
-
-std::string_view clock_name(PublishedClock clock) {
-  return word_of<PublishedClock::kDeviceSpan>(clock,
-                                              {"wall", "profiled", "host range", "device span"});
-}
 
 struct Counts {
   const PublishedTime* head = nullptr;
@@ -60,7 +54,7 @@ Fields<Counts> count_fields() {
       {col::study, [](C c) { return c.head->study; }},
       {col::table, [](C c) { return c.head->table; }},
       {col::device, [](C c) { return c.head->device.empty() ? "not stated" : c.head->device; }},
-      {text_column("clock"), [](C c) { return clock_name(c.head->clock); }},
+      {text_column("clock"), [](C c) { return name_of(c.head->clock); }},
       {col::precision, [](C c) { return c.head->precision; }},
       {col::cells, &Counts::cells},
       {int_column("times", "", "cells that ran"), [](C c) { return c.cells() - c.statuses; }},
@@ -187,11 +181,6 @@ Table verdict_table(std::span<const Table> tables) {
 int Published::saved_scores(std::string_view study) const {
   const auto found = std::ranges::find(studies, study, &PublishedStudy::id);
   return found == studies.end() ? 2 : found->saved_scores;
-}
-
-std::string_view name_of(Agreement agreement) {
-  return word_of<Agreement::kNotCompared>(agreement,
-                                          {"agree", "explainable", "suspicious", "not compared"});
 }
 
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "course/tables.h"
 #include "lab/measure/validity.h"
 #include "lab/report/table.h"
@@ -21,7 +22,7 @@ enum class Agreement {
   kSuspicious,   // The cell is impossible as labelled, or it differs without a reason in the data.
   kNotCompared,  // There is nothing to compare it with.
 };
-std::string_view name_of(Agreement agreement);
+TRACESTEP_WORDS(Agreement, "agree", "explainable", "suspicious", "not compared");
 
 struct ReplayVerdict {
   Agreement agreement = Agreement::kNotCompared;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/predict/devices.h"
 
 namespace tracestep {
@@ -19,6 +20,7 @@ enum class PublishedClock {
   kHostRange,   // Ranges on the host, without a wait inside a step.
   kDeviceSpan,  // From the first kernel's start to the last one's end.
 };
+TRACESTEP_WORDS(PublishedClock, "wall", "profiled", "host range", "device span");
 
 // A time of plain PyTorch on an NVIDIA GPU, batch 4, vocabulary 10000.
 struct PublishedTime {

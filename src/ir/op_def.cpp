@@ -3,7 +3,6 @@
 #include <map>
 #include <mutex>
 
-#include "base/indexed.h"
 #include "base/suggest.h"
 #include "ir/builder.h"
 
@@ -25,25 +24,6 @@ Registry& registry() {
 
 Type Val::type() const {
   return builder->type(*this);
-}
-
-std::string_view name_of(KernelClass kernel_class) {
-  return word_of<KernelClass::kFused>(
-      kernel_class, {"matrix product", "elementwise", "reduction", "attention", "gather",
-                     "optimizer", "copy", "generator", "view", "collective", "fused"});
-}
-
-std::string_view name_of(PrecisionClass precision_class) {
-  return word_of<PrecisionClass::kKeep>(precision_class, {"low", "full", "promote", "keep"});
-}
-
-std::string_view name_of(Composite composite) {
-  return word_of<Composite::kOptimizer>(
-      composite, {"other", "norm", "swiglu", "rope", "softmax", "loss", "optimizer"});
-}
-
-std::string_view name_of(Fusion fusion) {
-  return word_of<Fusion::kRows>(fusion, {"none", "elementwise", "pairs", "rows"});
 }
 
 const AttrDef* OpDef::find_attr(std::string_view attr) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "ir/program.h"
 
 namespace tracestep {
@@ -43,7 +44,8 @@ enum class KernelClass : std::uint8_t {
   kCollective,
   kFused,
 };
-std::string_view name_of(KernelClass kernel_class);
+TRACESTEP_WORDS(KernelClass, "matrix product", "elementwise", "reduction", "attention", "gather",
+                "optimizer", "copy", "generator", "view", "collective", "fused");
 
 // The dtype in which mixed precision runs an op.
 enum class PrecisionClass : std::uint8_t {
@@ -52,7 +54,7 @@ enum class PrecisionClass : std::uint8_t {
   kPromote,  // The widest dtype among the inputs.
   kKeep,     // The dtypes of the operands (movement).
 };
-std::string_view name_of(PrecisionClass precision_class);
+TRACESTEP_WORDS(PrecisionClass, "low", "full", "promote", "keep");
 
 // How a fused kernel may compute the op; the pass `fuse` reads it. Views need no entry.
 enum class Fusion : std::uint8_t {
@@ -64,7 +66,7 @@ enum class Fusion : std::uint8_t {
   // Each row of the last axis is computed separately: by a reduction, or by the op's decomposition.
   kRows,
 };
-std::string_view name_of(Fusion fusion);
+TRACESTEP_WORDS(Fusion, "none", "elementwise", "pairs", "rows");
 
 // Which composite of a model the op is a kernel of. Programs keep or expand all ops of a composite
 // together (run/granularity.h), so that forward and gradient agree.
@@ -77,10 +79,10 @@ enum class Composite : std::uint8_t {
   kLoss,
   kOptimizer,
 };
+TRACESTEP_WORDS(Composite, "other", "norm", "swiglu", "rope", "softmax", "loss", "optimizer");
 inline constexpr Composite kNamedComposites[] = {Composite::kNorm, Composite::kSwiglu,
                                                  Composite::kRope, Composite::kSoftmax,
                                                  Composite::kLoss, Composite::kOptimizer};
-std::string_view name_of(Composite composite);
 
 struct AttrDef {
   std::string name;

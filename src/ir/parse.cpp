@@ -130,7 +130,7 @@ class Parser {
   }
   DType dtype() {
     const std::string w = word("a dtype");
-    const auto found = parse_dtype(w);
+    const auto found = named<DType>(w);
     if (!found) fail_word("'" + w + "' is no dtype");
     return *found;
   }
@@ -332,11 +332,9 @@ class Parser {
         origin.path = word("a path");
         if (origin.path == ".") origin.path.clear();
         const std::string phase = word("a phase");
-        bool found = false;
-        for (Phase p : kAllPhases) {
-          if (phase == name_of(p)) origin.phase = p, found = true;
-        }
+        const auto found = named<Phase>(phase);
         if (!found) fail_word("'" + phase + "' is no phase");
+        origin.phase = *found;
         location(origin);
         node.origins.edit().push_back(std::move(origin));
       } while (accept('|'));

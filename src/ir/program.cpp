@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/indexed.h"
-
 namespace tracestep {
 namespace {
 
@@ -93,26 +91,6 @@ ValueId Program::find_output(std::string_view wanted) const {
     if (output.name == wanted) return output.value;
   }
   return kNoValue;
-}
-
-std::string_view name_of(LeafKind kind) {
-  return word_of<LeafKind::kConstant>(kind, {"none", "input", "parameter", "state", "constant"});
-}
-
-std::string_view name_of(Role role) {
-  switch (role) {
-    case Role::kNone: return "none";
-    case Role::kGradient: return "gradient";
-    case Role::kOptimizerState: return "optimizer_state";
-    case Role::kWeightCast: return "weight_cast";
-    case Role::kCache: return "cache";
-  }
-  return "?";
-}
-
-std::string_view name_of(Phase phase) {
-  return word_of<Phase::kCommunication>(
-      phase, {"forward", "backward", "recompute", "optimizer", "communication"});
 }
 
 bool covers_base(const Program& program, ValueId id) {

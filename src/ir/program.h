@@ -10,6 +10,7 @@
 
 #include "base/dims.h"
 #include "base/dtype.h"
+#include "base/enum_words.h"
 #include "base/shared_vector.h"
 #include "ir/attrs.h"
 
@@ -44,6 +45,7 @@ struct Layout {
 // A constant is like a parameter that nothing updates: its values are stored, it has no gradient
 // and no states, and no program writes it (a mask, a table, a frozen weight).
 enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState, kConstant };
+TRACESTEP_WORDS(LeafKind, "none", "input", "parameter", "state", "constant");
 
 // The memory in which a leaf lies. Kernels of a device with its own memory can read and write the
 // host's over a bus, more slowly. Only parameters and states can lie in the host's memory.
@@ -51,12 +53,12 @@ enum class Memory : std::uint8_t { kDevice, kHost };
 
 // Kinds of values in the memory report; set by passes, never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
+TRACESTEP_WORDS(Role, "none", "gradient", "optimizer_state", "weight_cast", "cache");
 
 // The phase of a node. kRecompute: a forward node that runs again in backward, because its result
 // was not kept.
 enum class Phase : std::uint8_t { kForward, kBackward, kRecompute, kOptimizer, kCommunication };
-inline constexpr Phase kAllPhases[] = {Phase::kForward, Phase::kBackward, Phase::kRecompute,
-                                       Phase::kOptimizer, Phase::kCommunication};
+TRACESTEP_WORDS(Phase, "forward", "backward", "recompute", "optimizer", "communication");
 
 // Where a node comes from: the model path, the phase and the source line that made it.
 struct Origin {
@@ -134,10 +136,6 @@ struct Program {
 // True if both have the same leaves, nodes, attributes, origins, updates and outputs in the same
 // order; the ids of values may differ. Linear in the size of the programs.
 bool operator==(const Program& a, const Program& b);
-
-std::string_view name_of(LeafKind kind);
-std::string_view name_of(Role role);
-std::string_view name_of(Phase phase);
 
 // True if `value` has all elements of its base in row-major order, possibly in another shape.
 bool covers_base(const Program& program, ValueId value);

@@ -21,29 +21,6 @@ bool same_but_case(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string_view name_of(NormKind kind) {
-  return kind == NormKind::kLayer ? "layer" : "rms";
-}
-std::string_view name_of(NormPlace place) {
-  constexpr std::string_view names[] = {"before", "after", "both"};
-  return names[static_cast<std::size_t>(place)];
-}
-std::string_view name_of(Activation activation) {
-  constexpr std::string_view names[] = {"silu", "gelu", "gelu-tanh", "relu"};
-  return names[static_cast<std::size_t>(activation)];
-}
-std::string_view name_of(Positions positions) {
-  return positions == Positions::kLearned ? "learned" : "rotary";
-}
-std::string_view name_of(RopeScalingKind kind) {
-  constexpr std::string_view names[] = {"none", "linear", "llama3", "yarn", "longrope"};
-  return names[static_cast<std::size_t>(kind)];
-}
-std::string_view name_of(QkNorm norm) {
-  constexpr std::string_view names[] = {"none", "head", "token"};
-  return names[static_cast<std::size_t>(norm)];
-}
-
 std::string name_of(const RopeScaling& s) {
   const std::string name(name_of(s.kind));
   switch (s.kind) {

@@ -9,37 +9,29 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class NormKind : std::uint8_t { kRms, kLayer };
-inline constexpr NormKind kAllNormKinds[] = {NormKind::kRms, NormKind::kLayer};
-std::string_view name_of(NormKind kind);  // "rms", "layer"
+TRACESTEP_WORDS(NormKind, "rms", "layer");
 
 // Where a block normalises: the input of its branches, their output before it is added to the
 // residual stream, or both.
 enum class NormPlace : std::uint8_t { kBefore, kAfter, kBoth };
-inline constexpr NormPlace kAllNormPlaces[] = {NormPlace::kBefore, NormPlace::kAfter,
-                                               NormPlace::kBoth};
-std::string_view name_of(NormPlace place);  // "before", "after", "both"
+TRACESTEP_WORDS(NormPlace, "before", "after", "both");
 
 enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
-inline constexpr Activation kAllActivations[] = {Activation::kSilu, Activation::kGelu,
-                                                 Activation::kGeluTanh, Activation::kRelu};
-std::string_view name_of(Activation activation);  // "silu", "gelu", "gelu-tanh", "relu"
+TRACESTEP_WORDS(Activation, "silu", "gelu", "gelu-tanh", "relu");
 
 // How a model knows the position of a token: by rotating queries and keys, or by adding a learned
 // vector for each position to the token's.
 enum class Positions : std::uint8_t { kRotary, kLearned };
-inline constexpr Positions kAllPositions[] = {Positions::kRotary, Positions::kLearned};
-std::string_view name_of(Positions positions);  // "rotary", "learned"
+TRACESTEP_WORDS(Positions, "rotary", "learned");
 
 // How rotation frequencies are changed for contexts longer than those of training.
 enum class RopeScalingKind : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
-inline constexpr RopeScalingKind kAllRopeScalings[] = {
-    RopeScalingKind::kNone, RopeScalingKind::kLinear, RopeScalingKind::kLlama3,
-    RopeScalingKind::kYarn, RopeScalingKind::kLongRope};
-// "none", "linear", "llama3", "yarn", "longrope"
-std::string_view name_of(RopeScalingKind kind);
+TRACESTEP_WORDS(RopeScalingKind, "none", "linear", "llama3", "yarn", "longrope");
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
@@ -64,8 +56,7 @@ std::string name_of(const RopeScaling& scaling);
 
 // Whether queries and keys are normalised: each head separately, or all heads of a token together.
 enum class QkNorm : std::uint8_t { kNone, kHead, kToken };
-inline constexpr QkNorm kAllQkNorms[] = {QkNorm::kNone, QkNorm::kHead, QkNorm::kToken};
-std::string_view name_of(QkNorm norm);  // "none", "head", "token"
+TRACESTEP_WORDS(QkNorm, "none", "head", "token");
 
 struct CapturedModel;  // captured/captured_model.h
 struct ReadModel;      // nn/families.h

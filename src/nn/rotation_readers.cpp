@@ -48,11 +48,10 @@ void read_longrope(Fields& f, const Lengths& lengths, const ModelConfig& c, Rope
 RopeScalingKind scaling_kind_of(Fields& f, const Lengths& lengths) {
   const std::string old = f.text("type", "default"), kind = f.text("rope_type", old);
   if (lengths.has_sections && kind == "mrope") return RopeScalingKind::kNone;
-  const auto found = std::ranges::find_if(
-      kAllRopeScalings, [&](RopeScalingKind one) { return name_of(one) == kind; });
+  const auto found = named<RopeScalingKind>(kind);
   if (kind == "default") return RopeScalingKind::kNone;
   if (lengths.has_old_names && (kind == "su" || kind == "yarn")) return RopeScalingKind::kLongRope;
-  if (found == std::end(kAllRopeScalings) || kind == "none") {
+  if (!found || kind == "none") {
     f.fail(f.find("rope_type") != nullptr ? "rope_type" : "type",
            "default, linear, llama3, yarn or longrope");
   }

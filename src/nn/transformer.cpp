@@ -357,10 +357,6 @@ Val packed_lm(Builder& b, const ModelConfig& config, Val tokens, BatchShape shap
 
 }  // namespace
 
-std::string_view name_of(LossKind kind) {
-  return kind == LossKind::kLogitSum ? "sum-of-logits" : "cross-entropy";
-}
-
 Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights) {
   Model model(b, config, weights);
   return model.run(tokens, model.full_context(tokens.dim(1)));

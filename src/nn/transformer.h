@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/dtype.h"
+#include "base/enum_words.h"
 #include "ir/builder.h"
 #include "nn/config.h"
 #include "nn/scopes.h"
@@ -33,8 +34,7 @@ enum class LossKind : std::uint8_t {
   kCrossEntropy,  // The mean over all tokens of the loss on "targets".
   kLogitSum,      // The sum of all logits, for benchmarks without targets.
 };
-inline constexpr LossKind kAllLossKinds[] = {LossKind::kCrossEntropy, LossKind::kLogitSum};
-std::string_view name_of(LossKind kind);  // "cross-entropy", "sum-of-logits"
+TRACESTEP_WORDS(LossKind, "cross-entropy", "sum-of-logits");
 
 // The input by which losses are divided if some targets do not count, namely those that are -100.
 inline constexpr std::string_view kLossCount = "loss_count";

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class DeviceKind : std::uint8_t { kCpu, kCuda, kReference };
-std::string_view name_of(DeviceKind kind);
+TRACESTEP_WORDS(DeviceKind, "cpu", "cuda", "reference");
 
 // Facts about a device. Only back ends and planning ask for its kind or name; other code asks what
 // the device can do, so that a new device with the same abilities needs no change there.

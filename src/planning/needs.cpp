@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/indexed.h"
 #include "planning/workspace_rules.h"
 
 namespace tracestep {
@@ -18,10 +17,6 @@ std::span<const WorkspaceRule> rules_of(DeviceKind kind) {
 }
 
 }  // namespace
-
-std::string_view name_of(DeviceKind kind) {
-  return word_of<DeviceKind::kReference>(kind, {"cpu", "cuda", "reference"});
-}
 
 DeviceTraits traits_named(std::string_view device, int threads) {
   const std::string_view name = device.substr(0, device.find(':'));

@@ -2,18 +2,7 @@
 
 #include <algorithm>
 
-#include "base/indexed.h"
-
 namespace tracestep {
-
-std::string_view name_of(MemoryAction action) {
-  return word_of<MemoryAction::kOom>(action,
-                                     {"alloc", "free", "segment_alloc", "segment_free", "oom"});
-}
-
-std::string_view name_of(Counter counter) {
-  return word_of<Counter::kSegmentAllocations>(counter, {"allocations", "segment_allocations"});
-}
 
 void Recorder::reserve(std::size_t spans, std::size_t memory_events) {
   spans_.reserve(spans);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/category.h"
+#include "base/enum_words.h"
 
 namespace tracestep {
 
@@ -25,8 +26,7 @@ inline std::int64_t now_ns() {
 }
 
 enum class MemoryAction : std::uint8_t { kAlloc, kFree, kSegmentAlloc, kSegmentFree, kOom };
-
-std::string_view name_of(MemoryAction action);
+TRACESTEP_WORDS(MemoryAction, "alloc", "free", "segment_alloc", "segment_free", "oom");
 
 // An event of a block (requested by a node) or of a segment (requested by the allocator from the
 // device). A free repeats the sizes of its allocation.
@@ -51,9 +51,7 @@ struct Span {
 
 // Counters, which are always counted because an addition costs nothing.
 enum class Counter : std::uint8_t { kAllocations, kSegmentAllocations };
-inline constexpr std::size_t kCounterCount = 2;
-
-std::string_view name_of(Counter counter);
+TRACESTEP_WORDS(Counter, "allocations", "segment_allocations");
 
 // Not thread-safe: used by the thread that issues the step.
 class Recorder {
@@ -97,7 +95,7 @@ class Recorder {
   Options options_;
   std::vector<Span> spans_;
   std::vector<MemoryEvent> memory_events_;
-  std::array<std::int64_t, kCounterCount> counts_{};
+  std::array<std::int64_t, kAll<Counter>.size()> counts_{};
 };
 
 // Records the span of a block of code; `recorder` may be nullptr.

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 // How the frozen weights of products are stored.
@@ -15,11 +17,7 @@ enum class BaseWeights : std::uint8_t {
   kStored,  // Unchanged; in 16 bits under autocast.
   kNf4,     // In blocks of 4-bit numbers (ops/nf4.cpp), which are widened in front of each product.
 };
-inline constexpr BaseWeights kAllBaseWeights[] = {BaseWeights::kStored, BaseWeights::kNf4};
-constexpr std::string_view name_of(BaseWeights kind) {
-  return kind == BaseWeights::kNf4 ? "nf4" : "stored";
-}
-
+TRACESTEP_WORDS(BaseWeights, "stored", "nf4");
 // A targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A [rank, in] and
 // B [out, rank]; A and B are trained, and nothing else. Source: Hu et al., "LoRA", 2021.
 struct Adapters {

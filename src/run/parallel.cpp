@@ -2,13 +2,7 @@
 
 #include <cmath>
 
-#include "base/indexed.h"
-
 namespace tracestep {
-
-std::string_view name_of(Overlap overlap) {
-  return word_of<Overlap::kUpdates>(overlap, {"off", "on", "updates"});
-}
 
 Parallel resolve_bucket(Parallel choice, std::int64_t gradient_bytes) {
   if (choice.bucket_bytes != Parallel::kByModel) return choice;

@@ -5,18 +5,18 @@
 #include <limits>
 #include <string_view>
 
+#include "base/enum_words.h"
 #include "ops/rank_group.h"
 
 namespace tracestep {
 
 // What runs at the same time as collectives, which then have their own lane.
 enum class Overlap : std::uint8_t {
-  kOff,       // Nothing: collectives run between the other nodes.
   kBackward,  // The rest of backward; with tensor parallelism, the gradients of weights.
+  kOff,       // Nothing: collectives run between the other nodes.
   kUpdates,   // While gradients are summed, also the updates of those that were summed before.
 };
-inline constexpr Overlap kAllOverlaps[] = {Overlap::kBackward, Overlap::kOff, Overlap::kUpdates};
-std::string_view name_of(Overlap overlap);  // "on", "off", "updates"
+TRACESTEP_WORDS(Overlap, "on", "off", "updates");
 
 // Data parallel: every replica of the model has its share of the batch, and gradients are summed
 // over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights

@@ -5,21 +5,19 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class Mode : std::uint8_t { kInference, kForward, kForwardBackward, kStep };
-inline constexpr Mode kAllModes[] = {Mode::kInference, Mode::kForward, Mode::kForwardBackward,
-                                     Mode::kStep};
-std::string_view name_of(Mode mode);
+TRACESTEP_WORDS(Mode, "inference", "forward", "forward-backward", "step");
 
 // How attention is computed; the names are those of the op's forms.
 enum class AttentionForm : std::uint8_t {
   kNaive,  // two matrix products around a softmax
   kFlash,  // one kernel, tile by tile, without the matrix of scores
 };
-inline constexpr AttentionForm kAllAttentionForms[] = {AttentionForm::kNaive,
-                                                       AttentionForm::kFlash};
-std::string_view name_of(AttentionForm form);
+TRACESTEP_WORDS(AttentionForm, "naive", "flash");
 
 // Where the gradients of a run are stored. No flag sets it: it follows from the command.
 enum class GradientKind : std::uint8_t {
@@ -33,8 +31,7 @@ enum class UpdateTime : std::uint8_t {
   kEnd,    // after backward, all together
   kEarly,  // Each weight as soon as its gradient is there.
 };
-inline constexpr UpdateTime kAllUpdateTimes[] = {UpdateTime::kEnd, UpdateTime::kEarly};
-std::string_view name_of(UpdateTime time);
+TRACESTEP_WORDS(UpdateTime, "end", "early");
 
 // Tensors of a step that lie in the host's memory.
 enum class Offload : std::uint8_t {
@@ -43,9 +40,7 @@ enum class Offload : std::uint8_t {
   kActivations,  // Tensors that layers keep for backward.
   kBoth,
 };
-inline constexpr Offload kAllOffloads[] = {Offload::kNone, Offload::kOptimizer,
-                                           Offload::kActivations, Offload::kBoth};
-std::string_view name_of(Offload offload);
+TRACESTEP_WORDS(Offload, "none", "optimizer", "activations", "optimizer+activations");
 constexpr bool has_optimizer(Offload offload) {
   return offload == Offload::kOptimizer || offload == Offload::kBoth;
 }
@@ -63,25 +58,23 @@ enum class OptimizerKind : std::uint8_t {
   kSgd,   // of callers of the library alone
   kMuon,  // orthogonal steps for matrices of layers, AdamW for all else
 };
+TRACESTEP_WORDS(OptimizerKind, "adamw", "sgd", "muon");
 // Those that a run can be asked for.
-inline constexpr OptimizerKind kAllOptimizers[] = {OptimizerKind::kAdamw, OptimizerKind::kMuon};
-std::string_view name_of(OptimizerKind kind);  // "adamw", "sgd", "muon"
+inline constexpr OptimizerKind kRunOptimizers[] = {OptimizerKind::kAdamw, OptimizerKind::kMuon};
 
 // How long Muon's orthogonal step of a matrix [out, in] is, in learning rates.
 enum class MuonScale : std::uint8_t {
   kMatchAdamw,  // 0.2·√max(out, in): elements change as much as AdamW's do (Liu et al. 2025)
   kOriginal,    // √max(1, out/in) (Jordan et al. 2024)
 };
-inline constexpr MuonScale kAllMuonScales[] = {MuonScale::kMatchAdamw, MuonScale::kOriginal};
-std::string_view name_of(MuonScale scale);  // "match_rms_adamw", "original"
+TRACESTEP_WORDS(MuonScale, "match_rms_adamw", "original");
 
 // In which dtype the gradients of micro-batches are added up.
 enum class GradientSums : std::uint8_t {
   kF32,
   kLow,  // that of the products that make them
 };
-inline constexpr GradientSums kAllGradientSums[] = {GradientSums::kF32, GradientSums::kLow};
-std::string_view name_of(GradientSums sums);  // "fp32", "low"
+TRACESTEP_WORDS(GradientSums, "fp32", "low");
 
 // How the optimizer's m and v are stored.
 enum class Moments : std::uint8_t {
@@ -90,34 +83,28 @@ enum class Moments : std::uint8_t {
   kBF16,
   k8Bit,  // 8-bit codes with stochastic rounding and a scale for each block of them.
 };
-inline constexpr Moments kAllMoments[] = {Moments::kF32, Moments::kBF16, Moments::k8Bit};
-std::string_view name_of(Moments moments);  // "fp32", "bf16", "8bit"
+TRACESTEP_WORDS(Moments, "fp32", "bf16", "8bit");
 
 // Which tensors weight decay shrinks.
 enum class DecayOn : std::uint8_t {
   kAll,
   kMatrices,  // Tensors of two or more axes, so not the gains of norms.
 };
-inline constexpr DecayOn kAllDecayOn[] = {DecayOn::kAll, DecayOn::kMatrices};
-std::string_view name_of(DecayOn decay_on);  // "all", "matrices"
+TRACESTEP_WORDS(DecayOn, "all", "matrices");
 
 // Which products of the layers `fp8` runs in 8 bits.
 enum class Float8Products : std::uint8_t {
   kPaying,  // Products that are large enough to gain by it.
   kAll,
 };
-inline constexpr Float8Products kAllFloat8Products[] = {Float8Products::kPaying,
-                                                        Float8Products::kAll};
-std::string_view name_of(Float8Products products);  // "paying", "all"
+TRACESTEP_WORDS(Float8Products, "paying", "all");
 
 // How `fp8` chooses the scale of an operand's codes.
 enum class Float8Scaling : std::uint8_t {
   kDelayed,  // By the operand's largest magnitude in the step before, if that still fits.
   kCurrent,  // By the operand's own largest magnitude.
 };
-inline constexpr Float8Scaling kAllFloat8Scaling[] = {Float8Scaling::kDelayed,
-                                                      Float8Scaling::kCurrent};
-std::string_view name_of(Float8Scaling scaling);  // "delayed", "current"
+TRACESTEP_WORDS(Float8Scaling, "delayed", "current");
 
 // The ways to run a program.
 enum class ExecutorKind : std::uint8_t {
@@ -125,9 +112,7 @@ enum class ExecutorKind : std::uint8_t {
   kArena,     // Launches node by node; buffers are at planned offsets in one arena.
   kCompiled,  // As kArena; launches are captured if the device supports that.
 };
-inline constexpr ExecutorKind kAllExecutors[] = {ExecutorKind::kEager, ExecutorKind::kArena,
-                                                 ExecutorKind::kCompiled};
-std::string_view name_of(ExecutorKind kind);
+TRACESTEP_WORDS(ExecutorKind, "eager", "arena", "compiled");
 constexpr bool has_arena(ExecutorKind kind) {
   return kind != ExecutorKind::kEager;
 }
@@ -138,7 +123,6 @@ enum class LaunchOrder : std::uint8_t {
   // Already while the kernel before it runs; the kernel itself waits for that one's end.
   kDependent,
 };
-inline constexpr LaunchOrder kAllLaunchOrders[] = {LaunchOrder::kSerial, LaunchOrder::kDependent};
-std::string_view name_of(LaunchOrder order);
+TRACESTEP_WORDS(LaunchOrder, "serial", "dependent");
 
 }  // namespace tracestep

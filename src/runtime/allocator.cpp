@@ -35,7 +35,7 @@ std::string message_of(std::int64_t requested_bytes, std::int64_t limit_bytes,
 std::string hint_of(const std::vector<LiveAllocation>& live) {
   if (live.empty()) return "nothing is live: this single request is too large";
   std::array<Holder, kCategoryCount> holders;
-  for (Category category : kAllCategories) {
+  for (Category category : kAll<Category>) {
     holders[static_cast<std::size_t>(category)].category = category;
   }
   for (const LiveAllocation& block : live) {

@@ -61,7 +61,7 @@ std::vector<AdapterField> all_adapter_fields() {
   rows.real({.name = "dropout", .examples = {"0.1"}}, 0.0, kMostDropped, in(&Adapters::dropout));
   rows.toggle({.name = "rslora"}, in(&Adapters::is_rank_stabilised));
   rows.add(paths_field("whole", {"lm_head", "token_embeddings+ln_final"}, &Adapters::whole));
-  rows.choice({.name = "base"}, kAllBaseWeights, in(&Adapters::base));
+  rows.choice({.name = "base"}, kAll<BaseWeights>, in(&Adapters::base));
   rows.text({.name = "from", .value_name = "DIR"}, in(&Adapters::from));
   return rows.take();
 }

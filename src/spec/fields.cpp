@@ -189,7 +189,7 @@ void add_step_fields(Rows& rows) {
                .is_axis = true,
                .help = "what a step does",
                .about = "what a step does"},
-              kAllModes, in(&RunSpec::mode));
+              kAll<Mode>, in(&RunSpec::mode));
   rows.choice(
       {.name = "objective",
        .flag = "--loss",
@@ -200,7 +200,7 @@ void add_step_fields(Rows& rows) {
        .help = "what backward starts from: the mean cross-entropy against targets, or the sum of "
                "all logits, as in benchmarks without targets",
        .about = "what backward starts from"},
-      kAllLossKinds, in(&RunSpec::loss));
+      kAll<LossKind>, in(&RunSpec::loss));
 }
 
 // Adds fields that decide what of the model is trained.
@@ -295,7 +295,7 @@ void add_form_fields(Rows& rows) {
            .help = "with fp8, which products of the layers run in 8 bits: those large enough for a "
                    "GPU to gain by it, or all whose sizes are multiples of 16",
            .about = "which products fp8 runs in 8 bits: paying or all"},
-          kAllFloat8Products, in(&RunSpec::fp8_products)));
+          kAll<Float8Products>, in(&RunSpec::fp8_products)));
   only_where(
       has_codes, kNoCodes, kFp8,
       rows.choice(
@@ -306,7 +306,7 @@ void add_form_fields(Rows& rows) {
            .help = "with fp8, what scales an operand: its largest magnitude in the step before, so "
                    "that it is read once, or now; modes without backward take it now",
            .about = "where the scales of fp8 come from: delayed or current"},
-          kAllFloat8Scaling, in(&RunSpec::fp8_scaling)));
+          kAll<Float8Scaling>, in(&RunSpec::fp8_scaling)));
   rows.parsed(
       granularity_field(
           {.name = "ops",
@@ -326,14 +326,14 @@ void add_form_fields(Rows& rows) {
        .help = "two matrix products around a softmax, or one kernel that works tile by tile and "
                "never stores the matrix of scores",
        .about = "its form: naive or flash"},
-      kAllAttentionForms, in(&RunSpec::attention));
+      kAll<AttentionForm>, in(&RunSpec::attention));
   rows.choice(
       form_of_speed(
           "executor", "how it runs",
           "eager runs op by op, with buffers from the allocator; arena runs fewer ops, after "
           "the compile passes, in one planned allocation; compiled also replays them as one "
           "graph where the device can"),
-      kAllExecutors, in(&RunSpec::executor));
+      kAll<ExecutorKind>, in(&RunSpec::executor));
   rows.add(compile_passes_field(form_of_speed(
       "compile_passes", "the passes of the pipeline that run only for it",
       fmt::format(
@@ -353,7 +353,7 @@ void add_form_fields(Rows& rows) {
            .help = "adamw; or muon for the matrices of the layers, whose steps five products of "
                    "Newton and Schulz make orthogonal, with adamw for all else",
            .about = "how weights are updated: adamw or muon"},
-          kAllOptimizers, in(&RunSpec::optimizer, &OptimizerOptions::kind)));
+          kRunOptimizers, in(&RunSpec::optimizer, &OptimizerOptions::kind)));
   only_where(
       is_step, "nothing is updated, so there are no moments", kStep,
       rows.choice(
@@ -367,7 +367,7 @@ void add_form_fields(Rows& rows) {
                "rounded at random, which the step's number and the data decide; or 8bit (AdamW's), "
                "rounded so to codes in blocks of 128, each with a scale",
            .about = "how the optimizer's states are stored"},
-          kAllMoments, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
+          kAll<Moments>, in(&RunSpec::optimizer, &OptimizerOptions::moments)));
   only_where(
       [](const RunSpec& run) {
         return is_step(run) && run.accumulate > 1 && run.precision.autocast;
@@ -386,7 +386,7 @@ void add_form_fields(Rows& rows) {
                            "products make in 16 bits as they are made, in half the memory, "
                            "and rounds each sum to it",
                    .about = "the dtype of summed gradients"},
-                  kAllGradientSums, in(&RunSpec::grad_accum_dtype)));
+                  kAll<GradientSums>, in(&RunSpec::grad_accum_dtype)));
 }
 
 // Adds fields that decide when and where a step does its work: same numbers, other bytes and times.
@@ -401,7 +401,7 @@ void add_schedule_fields(Rows& rows) {
               "when the kernels of a captured step are launched: serial, each when those before "
               "it have ended, or dependent, a little earlier where the kernel itself waits for "
               "them; the same elsewhere than on GPUs of compute capability 9.0 and later"),
-          kAllLaunchOrders, in(&RunSpec::launch_order)));
+          kAll<LaunchOrder>, in(&RunSpec::launch_order)));
   only_where(
       is_step, "nothing is updated, early or late", kStep,
       rows.choice(
@@ -409,7 +409,7 @@ void add_schedule_fields(Rows& rows) {
               "updates", "when weights are updated",
               "when weights are updated: after backward, all together, or inside it, each as soon "
               "as its gradient is there, so that gradients are never alive all together"),
-          kAllUpdateTimes, in(&RunSpec::updates)));
+          kAll<UpdateTime>, in(&RunSpec::updates)));
   only_where(
       is_step, "nothing is updated, so nothing waits in the host's memory", kStep,
       rows.choice(
@@ -419,7 +419,7 @@ void add_schedule_fields(Rows& rows) {
               "is AdamW's moments and, where products read narrow copies, the weights; "
               "activations, which is what layers keep for backward; or optimizer+activations; no "
               "effect on a CPU, whose memory is the host's"),
-          kAllOffloads, in(&RunSpec::offload)));
+          kAll<Offload>, in(&RunSpec::offload)));
   only_where(
       has_loss, "inference keeps nothing for backward, so there is nothing to compute again", kStep,
       rows.parsed(

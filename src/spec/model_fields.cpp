@@ -111,18 +111,18 @@ void add_architecture_fields(FieldRows<RunSpec>& rows) {
       0, kMaxSize, model(&ModelConfig::kv_heads));
   rows.integer(row("head_width", "width D of each head; 0: C/H"), 0, kMaxSize,
                model(&ModelConfig::head_size));
-  rows.choice(row("norm_kind", "root mean square, or layer norm"), kAllNormKinds,
+  rows.choice(row("norm_kind", "root mean square, or layer norm"), kAll<NormKind>,
               model(&ModelConfig::norm));
   rows.real(row("norm_eps", "what a norm adds to the mean square"), 0, 1,
             model(&ModelConfig::norm_eps));
   rows.choice(row("norm_place", "before attention and feed-forward, after them, or both"),
-              kAllNormPlaces, model(&ModelConfig::norm_place));
+              kAll<NormPlace>, model(&ModelConfig::norm_place));
   rows.on_off(row("norm_bias", "layer norms add a bias"), model(&ModelConfig::norm_bias));
   rows.real(row("norm_offset", "norms multiply by their weight plus this"), -kMost, kMost,
             model(&ModelConfig::norm_offset));
   rows.choice(row("qk_norm", "queries and keys are normalised: each head, or all heads of a token"),
-              kAllQkNorms, model(&ModelConfig::qk_norm));
-  rows.choice(row("activation", "of the feed-forward"), kAllActivations,
+              kAll<QkNorm>, model(&ModelConfig::qk_norm));
+  rows.choice(row("activation", "of the feed-forward"), kAll<Activation>,
               model(&ModelConfig::activation));
   rows.on_off(row("gated", "the feed-forward's activation multiplies a second product"),
               model(&ModelConfig::is_gated));
@@ -136,7 +136,7 @@ void add_architecture_fields(FieldRows<RunSpec>& rows) {
               model(&ModelConfig::is_tied));
   rows.on_off(row("parallel_residual", "attention and feed-forward read the same residual stream"),
               model(&ModelConfig::is_parallel));
-  rows.choice(row("positions", "rotary, or a learned vector for each position"), kAllPositions,
+  rows.choice(row("positions", "rotary, or a learned vector for each position"), kAll<Positions>,
               model(&ModelConfig::positions));
   rows.integer(row("max_positions", "learned positions"), 0, kMaxVocab,
                model(&ModelConfig::max_positions));

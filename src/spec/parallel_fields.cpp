@@ -70,7 +70,7 @@ std::vector<Field> all_fields_of_parallel() {
                in(&Parallel::shard));
   rows.add(bucket_field());
   rows.add(sums_field());
-  rows.choice({.name = "overlap", .examples = {"off", "updates"}}, kAllOverlaps,
+  rows.choice({.name = "overlap", .examples = {"off", "updates"}}, kAll<Overlap>,
               in(&Parallel::overlap));
   rows.integer({.name = "prefetch", .examples = {"2"}}, 0, kMostPrefetched,
                in(&Parallel::prefetch));

@@ -60,11 +60,9 @@ void parse_longrope(const About& where, const std::vector<std::string>& parts, R
 
 RopeScaling parse_rope_scaling(const About& where, const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
-  std::vector<std::string> names;
-  for (RopeScalingKind kind : kAllRopeScalings) names.emplace_back(name_of(kind));
-  check_choice(where, parts[0], names);
+  check_choice(where, parts[0], words_of_all<RopeScalingKind>());
   RopeScaling out;
-  out.kind = kAllRopeScalings[std::ranges::find(names, parts[0]) - names.begin()];
+  out.kind = *named<RopeScalingKind>(parts[0]);
   if (out.kind == RopeScalingKind::kLongRope) {
     parse_longrope(where, parts, out);
     return out;
@@ -96,8 +94,7 @@ Granularity parse_granularity(const About& where, const std::string& text) {
   }
   Granularity out = Granularity::kPrimitive;
   for (const std::string& part : checked_parts(where, text, known)) {
-    out = out.with(
-        *std::ranges::find(kNamedComposites, part, [](Composite c) { return name_of(c); }));
+    out = out.with(*named<Composite>(part));
   }
   return out;
 }

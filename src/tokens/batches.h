@@ -8,17 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/host_tensor.h"
 #include "tokens/token_file.h"
 
 namespace tracestep {
 
 enum class Order { kSequential, kShuffled };
-inline constexpr Order kAllOrders[] = {Order::kSequential, Order::kShuffled};
-constexpr std::string_view name_of(Order order) {
-  return order == Order::kSequential ? "sequential" : "shuffled";
-}
-
+TRACESTEP_WORDS(Order, "sequential", "shuffled");
 // The target of a position whose loss does not count.
 inline constexpr std::int64_t kNoTarget = -100;
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/enum_words.h"
 #include "base/error.h"
 #include "base/input_file.h"
 #include "base/reading_progress.h"
@@ -15,19 +16,10 @@ namespace tracestep {
 namespace {
 
 enum class Width { kUint16, kUint32, kInt32, kInt64 };
+TRACESTEP_WORDS(Width, "uint16", "uint32", "int32", "int64");
 
 constexpr std::size_t bytes_of(Width width) {
   return width == Width::kUint16 ? 2 : width == Width::kInt64 ? 8 : 4;
-}
-
-constexpr const char* name_of(Width width) {
-  switch (width) {
-    case Width::kUint16: return "uint16";
-    case Width::kUint32: return "uint32";
-    case Width::kInt32: return "int32";
-    case Width::kInt64: return "int64";
-  }
-  return "?";
 }
 
 // memcpy per element, since the bytes hold no objects of type T.
@@ -248,12 +240,6 @@ void TokenSource::read(std::int64_t start, std::span<std::int64_t> out) const {
     out = out.subspan(part.size());
     at = 0;
   }
-}
-
-std::optional<TokenDType> parse_token_dtype(std::string_view name) {
-  if (name == "uint16") return TokenDType::kUint16;
-  if (name == "uint32") return TokenDType::kUint32;
-  return std::nullopt;
 }
 
 TokenSourcePtr open_token_file(const std::filesystem::path& path, std::optional<TokenDType> dtype) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/hash.h"
 
 namespace tracestep {
@@ -50,7 +51,7 @@ class TokenSource {
 using TokenSourcePtr = std::shared_ptr<const TokenSource>;
 
 enum class TokenDType { kUint16, kUint32 };
-std::optional<TokenDType> parse_token_dtype(std::string_view name);
+TRACESTEP_WORDS(TokenDType, "uint16", "uint32");
 
 // Opens a token file. Tokens are read on demand, so the file may be larger than memory; if it is
 // truncated meanwhile, read() throws Error{kInput}. The layout is detected from the file: .npy by

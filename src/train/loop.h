@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/json.h"
 #include "base/signals.h"
 #include "exec/executor.h"
@@ -27,11 +28,7 @@ enum class Rounding : std::uint8_t {
   kNearest,
   kRandom,  // Stochastically, so that updates below half a rounding step are not lost.
 };
-inline constexpr Rounding kAllRoundings[] = {Rounding::kNearest, Rounding::kRandom};
-constexpr std::string_view name_of(Rounding rounding) {
-  return rounding == Rounding::kNearest ? "nearest" : "random";
-}
-
+TRACESTEP_WORDS(Rounding, "nearest", "random");
 struct TrainOptions {
   RunSpec run;  // The run; it includes the optimizer's weight decay and clipping.
   std::int64_t steps = 200;

@@ -4,14 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class ScheduleKind { kConstant, kCosine };
-inline constexpr ScheduleKind kAllSchedules[] = {ScheduleKind::kConstant, ScheduleKind::kCosine};
-constexpr std::string_view name_of(ScheduleKind kind) {
-  return kind == ScheduleKind::kConstant ? "constant" : "cosine";
-}
-
+TRACESTEP_WORDS(ScheduleKind, "constant", "cosine");
 // Linear warm-up from 0 over the first `warmup_steps`, then constant, or half a cosine from `lr`
 // down to `lr_min` at `total_steps` and `lr_min` after that.
 struct Schedule {

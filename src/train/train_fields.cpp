@@ -18,11 +18,11 @@ std::vector<TrainField> all_fields() {
                    "parts of a batch whose gradients are added up in one order, "
                    "whatever the number of ranks; 0 is off"),
                0, kMostShards, in(&TrainOptions::shards));
-  rows.choice(row("order", kBits, "where batches start in the tokens"), kAllOrders,
+  rows.choice(row("order", kBits, "where batches start in the tokens"), kAll<Order>,
               in(&TrainOptions::order));
   rows.real(row("lr", kBits, "learning rate"), 0, kAnyReal,
             in(&TrainOptions::schedule, &Schedule::lr));
-  rows.choice(row("schedule", kBits, "of the learning rate"), kAllSchedules,
+  rows.choice(row("schedule", kBits, "of the learning rate"), kAll<ScheduleKind>,
               in(&TrainOptions::schedule, &Schedule::kind));
   rows.integer(row("warmup_steps", kBits, "linear warm-up of the rate"), 0, kAnyCount,
                in(&TrainOptions::schedule, &Schedule::warmup_steps));
@@ -63,17 +63,18 @@ std::vector<TrainField> all_fields() {
   of_muon(rows.choice(row("muon_scale", kProgram,
                           "the length of Muon's steps: AdamW's, so that one rate is for both, or "
                           "sqrt(max(1, out/in)) rates for a matrix [out, in]"),
-                      kAllMuonScales,
+                      kAll<MuonScale>,
                       in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::muon_scale)));
   rows.choice(row("weight_decay_on", kProgram, "the tensors that decay; matrices leaves out gains"),
-              kAllDecayOn, in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
+              kAll<DecayOn>,
+              in(&TrainOptions::run, &RunSpec::optimizer, &OptimizerOptions::decay_on))
       .is_optional = true;
   TrainField& rounding = rows.choice(
       row("rounding", kBits,
           "with precision bf16-pure, how an updated weight becomes 16 bits: nearest, which loses "
           "an update below half the spacing of the numbers there, or random, which the step's "
           "number and the data decide, and which is right on average"),
-      kAllRoundings, in(&TrainOptions::rounding));
+      kAll<Rounding>, in(&TrainOptions::rounding));
   rounding.is_optional = rounding.is_kept = true;  // checkpoints hold the step's number
   return rows.take();
 }

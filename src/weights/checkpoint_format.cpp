@@ -184,7 +184,7 @@ SavedTensors::Table read_table(const Json& table, const Parallel& choice,
                                const std::string& where) {
   SavedTensors::Table out;
   for (const auto& [name, entry] : table.members()) {
-    const auto dtype = parse_dtype(entry.at("dtype").as_string());
+    const auto dtype = named<DType>(entry.at("dtype").as_string());
     if (!dtype) fail_input("checkpoint"_field, "{}: {} has no known dtype", where, printable(name));
     DividedTensor tensor{{*dtype, read_shape(entry.at("shape"), where, name)}};
     if (const Json* axis = entry.find("axis")) {

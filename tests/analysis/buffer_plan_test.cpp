@@ -104,7 +104,7 @@ TEST_F(BufferPlanTest, ResultsThatNobodyReadsAreNotAllocated) {
 }
 
 TEST_F(BufferPlanTest, NoTwoLiveValuesOverlapInAnyModelProgram) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     if (mode == Mode::kInference) continue;
     for (Granularity g : {Granularity::kPrimitive, Granularity::kFused}) {
       const Program program = model_program(mode, g);

@@ -24,7 +24,7 @@ bool share_bytes(std::int64_t offset, std::int64_t bytes, std::int64_t other_off
 // Programs of every mode, granularity and attention, for a small model.
 std::vector<Program> small_steps() {
   std::vector<Program> out;
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       for (AttentionForm attention : {AttentionForm::kNaive, AttentionForm::kFlash}) {
         RunSpec spec;

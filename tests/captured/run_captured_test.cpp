@@ -91,7 +91,7 @@ TEST(RunCapturedTest, EveryBlockOfMemoryIsABufferThatWasPredicted) {
                                            Recomputation::parts({"layers.*.down"}),
                                            Recomputation::parts({"blocks.0"})};
   for (const std::string& name : testing::backend_names()) {
-    for (const Mode mode : kAllModes) {
+    for (const Mode mode : kAll<Mode>) {
       for (const char* precision : {"fp32", "bf16"}) {
         for (const Recomputation& recompute : choices) {
           for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {

@@ -48,9 +48,9 @@ class AllocationsTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, AllocationsTest, ::testing::ValuesIn(testing::backend_names()));
 
 TEST_P(AllocationsTest, ACompiledStepAllocatesAndFreesNothing) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : kAllGranularities) {
-      for (AttentionForm attention : kAllAttentionForms) {
+      for (AttentionForm attention : kAll<AttentionForm>) {
         for (const char* precision : {"fp32", "bf16"}) {
           RunSpec spec = testing::small_step(mode, ops, attention);
           spec.precision = parse_precision("test", precision);

@@ -31,7 +31,7 @@ class CompiledTest : public ::testing::TestWithParam<std::string> {
 class CompiledNumbersTest : public CompiledTest {};
 
 TEST_P(CompiledNumbersTest, ItComputesTheBitsOfTheEagerOne) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       for (AttentionForm attention : {AttentionForm::kNaive, AttentionForm::kFlash}) {
         for (const char* precision : {"fp32", "bf16"}) {
@@ -90,7 +90,7 @@ TEST_P(CompiledNumbersTest, ALaunchThatFailsLeavesItUsable) {
 }
 
 TEST_P(CompiledTest, ThePeakIsThePredictedOneAndARunAllocatesNothing) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     const auto device = make();
     {
       Store store(*device);

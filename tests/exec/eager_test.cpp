@@ -64,7 +64,7 @@ TEST_P(EagerTest, StatesStartAtZeroAlsoInUsedMemory) {
 }
 
 TEST_P(EagerTest, TheMeasuredPeakIsThePredictedOneToTheByte) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const auto device = make();
       Store store(*device);

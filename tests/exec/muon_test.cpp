@@ -137,7 +137,7 @@ Tensors gradients_at(const Store& store, const RunSpec& step, Device& device, in
 // weight moves the next gradients: what is off then is compared as it is.
 TEST_P(MuonTest, MatricesOfLayersMoveByTheFormulaInFloat64) {
   const auto on = device();
-  for (const MuonScale scale : kAllMuonScales) {
+  for (const MuonScale scale : kAll<MuonScale>) {
     RunSpec spec = step_of();
     spec.optimizer.muon_scale = scale;
     Store store(*on);
@@ -230,7 +230,7 @@ TEST_P(MuonTest, StepsHoldWhatWasPredictedInEveryForm) {
   const auto on = device();
   std::vector<RunSpec> steps;
   for (const char* precision : {"fp32", "bf16", "bf16-pure"}) {
-    for (const ExecutorKind executor : kAllExecutors) {
+    for (const ExecutorKind executor : kAll<ExecutorKind>) {
       for (const Moments moments : {Moments::kF32, Moments::kBF16}) {
         RunSpec spec = step_of(precision);
         spec.executor = executor;

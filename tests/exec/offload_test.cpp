@@ -36,9 +36,9 @@ RunSpec step_of(ExecutorKind executor, const char* precision, UpdateTime updates
 
 std::vector<RunSpec> all_steps() {
   std::vector<RunSpec> out;
-  for (ExecutorKind executor : kAllExecutors) {
+  for (ExecutorKind executor : kAll<ExecutorKind>) {
     for (const char* precision : {"fp32", "bf16", "fp16"}) {
-      for (UpdateTime updates : kAllUpdateTimes) {
+      for (UpdateTime updates : kAll<UpdateTime>) {
         out.push_back(step_of(executor, precision, updates));
       }
     }
@@ -246,7 +246,7 @@ TEST_F(OffloadedStepTest, StatesThatPassThroughTheDeviceAreTheSameBits) {
   for (const testing::Backend& backend : testing::backends_under_test()) {
     for (RunSpec spec : all_steps()) {
       const auto device = backend.make({.threads = 2, .guarded = true});
-      spec.optimizer.moments = kAllMoments[turn++ % std::size(kAllMoments)];
+      spec.optimizer.moments = kAll<Moments>[turn++ % std::size(kAll<Moments>)];
       for (const bool is_joined : {true, false}) {
         if (has_arena(spec.executor)) spec.compile_passes = {{"shadow", "merge", "join"}};
         if (has_arena(spec.executor) && !is_joined) spec.compile_passes->erase("join");

@@ -41,9 +41,9 @@ constexpr const char* kThree = R"(program "three" {
 })";
 
 TEST_P(PlanGuardTest, StepsOfEveryModePass) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : kAllGranularities) {
-      for (AttentionForm attention : kAllAttentionForms) {
+      for (AttentionForm attention : kAll<AttentionForm>) {
         const RunSpec spec = small_step(mode, ops, attention);
         const auto device = guarded(), plain = testing::backend_named(GetParam()).make({});
         EXPECT_EQ(testing::results_of(ExecutorKind::kCompiled, spec, *device),

@@ -95,7 +95,7 @@ class RecomputeBitsTest : public ::testing::TestWithParam<std::string> {
 TEST_P(RecomputeBitsTest, LossesGradientsAndWeightsAreTheSameBits) {
   const testing::Backend& backend = testing::backend_named(GetParam());
   for (const Form& form : kForms) {
-    for (ExecutorKind executor : kAllExecutors) {
+    for (ExecutorKind executor : kAll<ExecutorKind>) {
       RunSpec spec = step_of(form);
       spec.executor = executor;
       const auto device = backend.make({});
@@ -116,7 +116,7 @@ TEST_P(RecomputeBitsTest, LossesGradientsAndWeightsAreTheSameBits) {
 
 TEST_P(RecomputeBitsTest, AStepHoldsNoMoreThanItsBudget) {
   const testing::Backend& backend = testing::backend_named(GetParam());
-  for (ExecutorKind executor : kAllExecutors) {
+  for (ExecutorKind executor : kAll<ExecutorKind>) {
     RunSpec spec = step_of(kForms[0]);
     spec.shape.context = 48;
     spec.executor = executor;
@@ -159,7 +159,7 @@ TEST_P(RecomputeBitsTest, EarlyUpdatesAreTheSameBitsAndHoldLess) {
   const testing::Backend& backend = testing::backend_named(GetParam());
   for (const Form& form : kForms) {
     if (form.mode != Mode::kStep) continue;
-    for (ExecutorKind executor : kAllExecutors) {
+    for (ExecutorKind executor : kAll<ExecutorKind>) {
       RunSpec spec = step_of(form);
       spec.executor = executor;
       spec.shape = {.batch = 1, .context = 2};  // few activations, so that gradients are the most

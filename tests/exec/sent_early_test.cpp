@@ -16,7 +16,7 @@ using testing::small_step;
 
 TEST(SentEarlyTest, TheLossDoesNotWaitForTheNorm) {
   ops::register_all();
-  for (ExecutorKind kind : kAllExecutors) {
+  for (ExecutorKind kind : kAll<ExecutorKind>) {
     RunSpec spec = small_step(Mode::kStep, Granularity::kFused);
     spec.executor = kind;
     spec.optimizer.clip = 0.5;

@@ -19,7 +19,7 @@ std::vector<RunSpec> all_steps() {
   std::vector<RunSpec> out;
   for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
     for (const char* precision : {"fp32", "bf16"}) {
-      for (UpdateTime updates : kAllUpdateTimes) {
+      for (UpdateTime updates : kAll<UpdateTime>) {
         RunSpec spec = testing::small_step(Mode::kStep, Granularity::kFused);
         spec.executor = executor;
         spec.precision = parse_precision("test", precision);
@@ -67,7 +67,7 @@ TEST_F(UpdatesBesideTest, EveryStepHasSomeAndTheirBitsStay) {
 
 TEST_F(UpdatesBesideTest, TheyAreTheDefaultWhereStatesLieInTheHostsMemory) {
   const auto device = make_null_device({.traits = kGpu});
-  for (ExecutorKind executor : kAllExecutors) {
+  for (ExecutorKind executor : kAll<ExecutorKind>) {
     RunSpec spec = testing::small_step(Mode::kStep, Granularity::kFused);
     spec.executor = executor;
     EXPECT_EQ(nodes_beside(step_program(spec, *device)), 0);
@@ -78,7 +78,7 @@ TEST_F(UpdatesBesideTest, TheyAreTheDefaultWhereStatesLieInTheHostsMemory) {
 
 TEST_F(UpdatesBesideTest, ThePeakIsThatWhichWasPredicted) {
   for (RunSpec spec : all_steps()) {
-    for (Offload offload : kAllOffloads) {
+    for (Offload offload : kAll<Offload>) {
       spec.offload = offload;
       SCOPED_TRACE(label_of(spec));
       const auto device = make_null_device({.traits = kGpu});

@@ -193,7 +193,7 @@ Tensors three_steps(const RunSpec& spec, Device& device) {
 
 TEST_P(WeightRoundingTest, EveryExecutorAndThreadCountGivesTheSameBits) {
   const auto two = device(), three = device(3);
-  for (const Moments moments : kAllMoments) {
+  for (const Moments moments : kAll<Moments>) {
     for (Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
       SCOPED_TRACE(name_of(moments));
       RunSpec spec = step_of(ops, moments);

@@ -131,7 +131,7 @@ void expect_logits_and_gradients(Device& device, RunSpec spec, const Expected& e
 TEST_P(FamilyTest, LogitsAndEveryGradientAreThoseOfTransformers) {
   const Expected expected = this->expected();
   for (const testing::Backend& backend : testing::backends_under_test()) {
-    for (AttentionForm form : kAllAttentionForms) {
+    for (AttentionForm form : kAll<AttentionForm>) {
       for (ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
         SCOPED_TRACE(fmt::format("{} {} {}", backend.name, name_of(form), name_of(executor)));
         RunSpec run = spec();

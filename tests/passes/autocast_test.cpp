@@ -226,7 +226,7 @@ TEST_F(AutocastTest, OpsOfAModelRunInWhatTheirClassesSay) {
 }
 
 TEST_F(AutocastTest, WeightCastsAreTwoBytesPerWeightOfAProductAndACategoryOfTheirOwn) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const Program program = model_program(DType::kBF16, mode, ops);
       const BufferPlan buffer_plan = plan_buffers(program);

@@ -43,11 +43,11 @@ TEST(RecorderTest, ClearForgetsEverythingAndKeepsTheRoom) {
 
 TEST(RecorderTest, CategoryNamesAreDistinctAndParse) {
   std::set<std::string_view> names;
-  for (Category category : kAllCategories) {
+  for (Category category : kAll<Category>) {
     EXPECT_TRUE(names.insert(name_of(category)).second);
-    EXPECT_EQ(parse_category(name_of(category)), category);
+    EXPECT_EQ(named<Category>(name_of(category)), category);
   }
-  EXPECT_EQ(parse_category("unknown"), std::nullopt);
+  EXPECT_EQ(named<Category>("unknown"), std::nullopt);
 }
 
 }  // namespace

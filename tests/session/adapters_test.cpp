@@ -193,7 +193,7 @@ TEST_F(AdaptersTest, CodesOfRanksAreThoseOfTheWholeMatrix) {
 // Bounds of documents and the count of targets are those of the whole batch on every rank of a
 // replica.
 TEST_F(AdaptersTest, RanksTakeTheStepThatOneTakesOfPackedRows) {
-  for (const AttentionForm attention : kAllAttentionForms) {
+  for (const AttentionForm attention : kAll<AttentionForm>) {
     for (const bool is_packed : {true, false}) {
       const auto packed = [&](const char* choice) {
         RunSpec out = small_step("r=3,alpha=6,targets=all,whole=lm_head", choice);

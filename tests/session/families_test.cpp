@@ -49,7 +49,7 @@ void expect_predicted(const RunSpec& spec) {
 }
 
 TEST_P(FamilyStepsTest, EveryModeAndPrecisionHoldsThePredictedBytes) {
-  for (const Mode mode : kAllModes) {
+  for (const Mode mode : kAll<Mode>) {
     for (const char* precision : {"fp32", "bf16", "fp16", "bf16-pure", "fp16-pure"}) {
       RunSpec run = spec(mode, precision);
       expect_predicted(run);

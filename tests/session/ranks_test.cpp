@@ -288,7 +288,7 @@ RunSpec step_in_8_bits(const std::string& parallel) {
 // Their products take codes of the same scales, whether they hold weights whole or in parts.
 TEST_F(RanksTest, StepsInEightBitsHaveTheSameBitsWithWeightsInParts) {
   for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kArena}) {
-    for (const Float8Scaling scaling : kAllFloat8Scaling) {
+    for (const Float8Scaling scaling : kAll<Float8Scaling>) {
       const auto step = [&](const char* parallel) {
         RunSpec spec = step_in_8_bits(parallel);
         spec.executor = executor;

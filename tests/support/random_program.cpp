@@ -25,7 +25,7 @@ RunSpec random_run(Dice& dice) {
   out.mode = dice.pick({Mode::kInference, Mode::kInference, Mode::kForward, Mode::kForwardBackward,
                         Mode::kStep, Mode::kStep});
   out.ops = dice.pick(kAllGranularities);
-  out.attention = dice.pick(kAllAttentionForms);
+  out.attention = dice.pick(kAll<AttentionForm>);
   if (dice.chance(0.5)) out.precision.autocast = dice.pick({DType::kBF16, DType::kF16});
   out.gradients = dice.pick({GradientKind::kTransient, GradientKind::kTransient,
                              GradientKind::kPersistent, GradientKind::kAccumulate});

@@ -140,8 +140,8 @@ TEST_F(TokenFileTest, AStatedDtypeMustAgreeWithTheFile) {
   EXPECT_EQ(read(file, TokenDType::kUint16).size(), 2u);
   EXPECT_TRUE(contains(refused(file, TokenDType::kUint32, ErrorCode::kUsage),
                        "says its tokens are uint16, option token_dtype says uint32"));
-  EXPECT_EQ(parse_token_dtype("uint16"), TokenDType::kUint16);
-  EXPECT_EQ(parse_token_dtype("int16"), std::nullopt);
+  EXPECT_EQ(named<TokenDType>("uint16"), TokenDType::kUint16);
+  EXPECT_EQ(named<TokenDType>("int16"), std::nullopt);
 }
 
 TEST_F(TokenFileTest, WhatIsNoRegularFileIsRefused) {

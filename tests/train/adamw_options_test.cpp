@@ -101,9 +101,9 @@ TEST_F(AdamwOptionsTest, EveryFormOfTheUpdateTakesThem) {
   usual.run.optimizer = {};
   const double expected = last_loss(options_);
   ASSERT_GT(std::abs(last_loss(usual) - expected), 0.05) << "the options make a difference";
-  for (const Moments moments : kAllMoments) {
+  for (const Moments moments : kAll<Moments>) {
     for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
-      for (const UpdateTime updates : kAllUpdateTimes) {
+      for (const UpdateTime updates : kAll<UpdateTime>) {
         for (const Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {
           TrainOptions form = options_;
           form.run.optimizer.moments = moments;

@@ -244,7 +244,7 @@ void expect_exact_resume(TrainOptions whole, const std::filesystem::path& folder
 }
 
 TEST_F(LoopTest, AResumedRunIsBitIdenticalToAnUninterruptedOne) {
-  for (Moments moments : kAllMoments) {
+  for (Moments moments : kAll<Moments>) {
     TrainOptions whole = tiny_options();
     whole.run.optimizer.moments = moments;
     expect_exact_resume(whole, TempFolder().path());

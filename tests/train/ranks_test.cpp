@@ -71,7 +71,7 @@ class RanksTest : public ::testing::Test {
 
 TEST_F(RanksTest, TheirWeightsHaveTheBitsOfAsManyAccumulatedBatches) {
   std::vector<std::pair<Moments, const char*>> kinds{{Moments::kF32, "fp8"}};
-  for (const Moments moments : kAllMoments) kinds.emplace_back(moments, "fp32");
+  for (const Moments moments : kAll<Moments>) kinds.emplace_back(moments, "fp32");
   for (const auto& [moments, precision] : kinds) {
     const bool is_fp8 = precision == std::string("fp8");
     const int ranks = moments == Moments::kF32 && !is_fp8 ? 4 : 2;

@@ -44,7 +44,7 @@ HostTensor counted(DType dtype, const Shape& shape) {
 TEST(SafetensorsTest, EveryElementTypeSurvivesWritingAndReading) {
   const TempFolder folder;
   std::map<std::string, HostTensor> tensors;
-  for (DType dtype : kAllDTypes) {
+  for (DType dtype : kAll<DType>) {
     tensors[std::string(name_of(dtype))] = counted(dtype, {3, 5});
     tensors["scalar " + std::string(name_of(dtype))] = counted(dtype, {});
     tensors["empty " + std::string(name_of(dtype))] = counted(dtype, {2, 0, 3});

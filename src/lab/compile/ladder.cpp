@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/indexed.h"
 #include "base/suggest.h"
 #include "ir/print.h"
 #include "passes/pipeline.h"
@@ -109,10 +108,6 @@ RunSpec naive_run(RunSpec run) {
   run.compile_passes.emplace();
   run.launch_order = LaunchOrder::kSerial;
   return run;
-}
-
-std::string_view name_of(RungEffect effect) {
-  return word_of<RungEffect::kNothing>(effect, {"program", "execution", "nothing"});
 }
 
 std::vector<RunSpec> ladder_runs(const RunSpec& run, std::span<const Rung* const> rungs) {

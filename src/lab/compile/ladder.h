@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/compile/run.h"
 #include "spec/fields.h"
 
@@ -40,7 +41,7 @@ enum class RungEffect : std::uint8_t {
   kExecution,  // The same ops are executed in another way.
   kNothing,    // Nothing changed: the rung does not apply to this run.
 };
-std::string_view name_of(RungEffect effect);
+TRACESTEP_WORDS(RungEffect, "program", "execution", "nothing");
 
 struct LadderStep {
   const Rung* rung = nullptr;  // The rung; nullptr: the run below all rungs.

@@ -54,7 +54,7 @@ Letters::Letters(const ExplainInput& input)
       p(static_cast<double>(parameter_formula(input.model))) {}
 
 void explain_peak_memory(const ExplainInput& input, Explanation& out) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     out.values.add("mode").set("name", name_of(mode)).set("peak", peak_of(spec_of(input, mode)));
   }
   out.more.push_back(category_table(cell_of(spec_of(input, Mode::kStep))));

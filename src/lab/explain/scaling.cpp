@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "base/indexed.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
 
@@ -61,13 +60,7 @@ std::optional<Division> division_of(RankForm form, const ModelConfig& model, int
 }
 
 std::string column_of(RankForm form) {
-  switch (form) {
-    case RankForm::kData: return "data";
-    case RankForm::kSharded: return "sharded";
-    case RankForm::kTensor: return "tensor";
-    case RankForm::kMesh: break;
-  }
-  return "mesh";
+  return std::string(word_of(form, {"data", "sharded", "tensor", "mesh"}));
 }
 
 struct Bound {
@@ -106,11 +99,6 @@ double RankRates::over(int span) const {
   return span > kRanksOfHost && between_bytes_per_s > 0 ? between_bytes_per_s : link_bytes_per_s;
 }
 
-std::string_view name_of(RankForm form) {
-  return word_of<RankForm::kMesh>(
-      form, {"data parallel", "fully sharded", "tensor parallel", "sharded × tensor"});
-}
-
 int mesh_width(const ModelConfig& model) {
   int out = 1;
   while (out < kRanksOfHost && model.heads % (2 * out) == 0) out *= 2;
@@ -141,7 +129,7 @@ Table scaling_table(const ModelConfig& model, const BatchShape& shape, const Ran
     return scaled_step(form, model, shape, rates, ranks, is_weak);
   };
   Fields<int> fields = {{as_key(col::ranks), [](int ranks) { return Json(ranks); }}};
-  for (const RankForm form : kRankForms) {
+  for (const RankForm form : kAll<RankForm>) {
     const std::string column = column_of(form);
     fields.add(real_column(column + "_percent", std::string(name_of(form)), "%", 1,
                            "of the step, in which products run"),
@@ -179,7 +167,7 @@ Table bounds_table(const ModelConfig& model, const BatchShape& shape, const Rank
       {text_column("end", "ends with"), [&](B b) { return Json(end_of(b, model, shape)); }}};
   std::vector<Bound> rows;
   for (const bool is_weak : {false, true}) {
-    for (const RankForm form : kRankForms) {
+    for (const RankForm form : kAll<RankForm>) {
       rows.push_back(bound_of(model, shape, rates, form, is_weak));
     }
   }

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/report/table.h"
 #include "nn/transformer.h"
 
@@ -33,9 +34,7 @@ enum class RankForm {
   kTensor,
   kMesh,  // ZeRO-3 over replicas, each of which is tensor parallel over mesh_width() ranks.
 };
-inline constexpr RankForm kRankForms[] = {RankForm::kData, RankForm::kSharded, RankForm::kTensor,
-                                          RankForm::kMesh};
-std::string_view name_of(RankForm form);
+TRACESTEP_WORDS(RankForm, "data parallel", "fully sharded", "tensor parallel", "sharded × tensor");
 
 // The ranks of a replica with kMesh: the most that divide the heads, up to 8.
 int mesh_width(const ModelConfig& model);

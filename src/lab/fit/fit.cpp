@@ -91,14 +91,7 @@ FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question) {
 
 Table fit_table(const MemoryCell& cell, const FitQuestion& question) {
   using F = const Fit&;
-  const auto status_of = [](F f) {
-    switch (fit_verdict(f.peak(), f.question)) {
-      case FitVerdict::kFits: return "ok";
-      case FitVerdict::kTight: return "tight";
-      case FitVerdict::kDoesNotFit: return "oom";
-    }
-    return "?";
-  };
+  const auto status_of = [](F f) { return name_of(fit_verdict(f.peak(), f.question)); };
   Column status = without_run(col::status("ok; tight: it leaves less than the margin; or oom"));
   status.words.emplace_back("tight", "fits tightly");
   Fields<Fit> fields = {

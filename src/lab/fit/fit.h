@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "base/enum_words.h"
 #include "lab/fit/search.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
@@ -17,6 +18,7 @@ namespace tracestep {
 
 // Tells how a peak compares with the limit, and with the limit less the margin.
 enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };
+TRACESTEP_WORDS(FitVerdict, "ok", "tight", "oom");
 FitVerdict fit_verdict(std::int64_t peak_bytes, const FitQuestion& question);
 
 // A row with the step as asked: its peak, the limit, the bytes left or missing, and the command

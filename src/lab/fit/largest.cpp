@@ -404,17 +404,6 @@ Fields<Largest> fields_of(const FitQuestion& asked, Growth growth) {
 
 }  // namespace
 
-std::string_view name_of(Growth growth) {
-  return growth == Growth::kBatch ? "batch" : "context";
-}
-
-std::optional<Growth> growth_named(std::string_view name) {
-  for (const Growth growth : kAllGrowths) {
-    if (name_of(growth) == name) return growth;
-  }
-  return std::nullopt;
-}
-
 Table largest_table(const FitQuestion& asked, Growth growth) {
   const std::vector<Largest> rows = Finder(asked, growth).find();
   Table table = table_of("largest", title_of(asked, growth), fields_of(asked, growth), rows);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/enum_words.h"
 #include "lab/fit/remedy.h"
 #include "lab/report/table.h"
 
@@ -13,10 +14,7 @@ namespace tracestep {
 
 // The size that --largest varies.
 enum class Growth : std::uint8_t { kBatch, kContext };
-inline constexpr Growth kAllGrowths[] = {Growth::kBatch, Growth::kContext};
-std::string_view name_of(Growth growth);
-// nullopt: no growth has this name.
-std::optional<Growth> growth_named(std::string_view name);
+TRACESTEP_WORDS(Growth, "batch", "context");
 
 // A table of the largest sizes. The first row is the step as asked; each further row has a set of
 // changes, in order of severity, with a size at least a tenth above the rows before it. A row gives

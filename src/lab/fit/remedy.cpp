@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "base/indexed.h"
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "captured/captured_model.h"
@@ -199,12 +198,6 @@ Choices narrower_moments(const RunSpec& step) {
 }
 
 }  // namespace
-
-std::string_view name_of(ChangeSeverity severity) {
-  return word_of<ChangeSeverity::kOtherTask>(
-      severity, {"same numbers", "other roundings", "lower precision", "other states",
-                 "states in 8 bits", "another task"});
-}
 
 bool is_pure(const Precision& precision) {
   return precision.parameters != DType::kF32;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/fit/step_figures.h"
 #include "planning/device_traits.h"
 #include "run/run_spec.h"
@@ -28,7 +29,8 @@ enum class ChangeSeverity : std::uint8_t {
   kCodedStates,     // AdamW's states in 8 bits
   kOtherTask,       // a smaller batch, everything in bfloat16, a shorter context, adapters alone
 };
-std::string_view name_of(ChangeSeverity severity);  // "same numbers", "another task"
+TRACESTEP_WORDS(ChangeSeverity, "same numbers", "other roundings", "lower precision",
+                "other states", "states in 8 bits", "another task");
 
 // A value that a field may take instead of the one asked for.
 struct StepChange {

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/indexed.h"
 #include "lab/measure/statistics.h"
 
 namespace tracestep {
@@ -49,10 +48,6 @@ std::string_view fine_words_of(const Comparison& comparison) {
   const bool is_slight = comparison.change == Change::kSame && comparison.is_apart;
   if (!is_slight) return words_of(comparison);
   return is_slower(comparison) ? "slightly slower" : "slightly faster";
-}
-
-std::string_view name_of(Change change) {
-  return word_of<Change::kUnclear>(change, {"same", "faster", "slower", "unclear"});
 }
 
 bool is_slower(const Comparison& c) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/enum_words.h"
 #include "lab/measure/bootstrap.h"
 #include "lab/measure/processes.h"
 
@@ -17,7 +18,7 @@ enum class Change {
   kSlower,   // The interval lies above 1, and the test agrees.
   kUnclear,  // None of these holds, or there are too few samples: measure more.
 };
-std::string_view name_of(Change change);
+TRACESTEP_WORDS(Change, "same", "faster", "slower", "unclear");
 
 struct Comparison;
 // The comparison's verdict in words, or that there are too few samples for an interval.

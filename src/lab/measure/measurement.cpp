@@ -1,6 +1,5 @@
 #include "lab/measure/measurement.h"
 
-#include "base/indexed.h"
 #include "runtime/wishes.h"
 
 namespace tracestep {
@@ -9,10 +8,6 @@ namespace {
 struct Interrupted {};
 
 }  // namespace
-
-std::string_view name_of(Status status) {
-  return word_of<Status::kInterrupted>(status, {"ok", "oom", "interrupted"});
-}
 
 Outcome attempt(const std::function<void()>& work,
                 const std::function<void(const OutOfMemory& error)>& failed) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/signals.h"
 #include "exec/executor.h"
 #include "runtime/device.h"
@@ -18,7 +19,7 @@ namespace tracestep {
 
 // How a measurement ended; only kOk comes with numbers.
 enum class Status : std::uint8_t { kOk, kOutOfMemory, kInterrupted };
-std::string_view name_of(Status status);  // "ok", "oom", "interrupted"
+TRACESTEP_WORDS(Status, "ok", "oom", "interrupted");
 
 struct Outcome {
   Status status = Status::kOk;

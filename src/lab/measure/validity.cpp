@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/indexed.h"
 #include "spec/fields.h"
 
 namespace tracestep {
@@ -96,10 +95,6 @@ const Json* ResultRow::parameter(std::string_view field) const {
 std::string ResultRow::label() const {
   const std::string out = label_of([this](const std::string& field) { return parameter(field); });
   return out.empty() ? "row" : out;
-}
-
-std::string_view name_of(Severity severity) {
-  return word_of<Severity::kInvalid>(severity, {"note", "doubt", "invalid"});
 }
 
 std::vector<Verdict> judge(const ResultRow& row) {

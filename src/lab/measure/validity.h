@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/json.h"
 #include "lab/report/table.h"
 
@@ -83,7 +84,7 @@ enum class Severity {
   kDoubt,    // the number may be less certain than it seems
   kInvalid,  // the number is not what its label says
 };
-std::string_view name_of(Severity severity);
+TRACESTEP_WORDS(Severity, "note", "doubt", "invalid");
 
 // True if other programs kept more than a tenth of a core busy while the row was measured, or, for
 // the column kRoofCompany, while its ceiling was.

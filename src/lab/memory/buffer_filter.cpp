@@ -35,26 +35,13 @@ bool BufferFilter::admits(const MappedBuffer& buffer) const {
 
 std::vector<std::string> category_names() {
   std::vector<std::string> out;
-  for (Category category : kAllCategories) out.push_back(plural_of(category));
+  for (Category category : kAll<Category>) out.push_back(plural_of(category));
   return out;
 }
 
 Category category_named(std::string_view name) {
-  const auto found = std::ranges::find(kAllCategories, name, plural_of);
-  TRACESTEP_CHECK(found != std::end(kAllCategories), "there is no category {}", name);
-  return *found;
-}
-
-std::vector<std::string> phase_names() {
-  std::vector<std::string> out;
-  for (Phase phase : kAllPhases) out.emplace_back(name_of(phase));
-  return out;
-}
-
-Phase phase_named(std::string_view name) {
-  const auto found =
-      std::ranges::find(kAllPhases, name, [](Phase phase) { return name_of(phase); });
-  TRACESTEP_CHECK(found != std::end(kAllPhases), "there is no phase {}", name);
+  const auto found = std::ranges::find(kAll<Category>, name, plural_of);
+  TRACESTEP_CHECK(found != std::end(kAll<Category>), "there is no category {}", name);
   return *found;
 }
 

@@ -29,7 +29,5 @@ bool is_part_of(std::string_view component, std::string_view path);
 // The names that people give categories and phases: "optimizer_states", "backward".
 std::vector<std::string> category_names();
 Category category_named(std::string_view name);  // The category with one of category_names().
-std::vector<std::string> phase_names();
-Phase phase_named(std::string_view name);  // The phase with one of phase_names().
 
 }  // namespace tracestep

@@ -21,13 +21,13 @@ namespace {
 
 Json object_of(const ByCategory& bytes) {
   Json out = Json::object();
-  for (Category c : kAllCategories) out[name_of(c)] = bytes[at(c)];
+  for (Category c : kAll<Category>) out[name_of(c)] = bytes[at(c)];
   return out;
 }
 
 Json phases_of(const MemoryRun& run) {
   Json out = Json::object();
-  for (Phase phase : kAllPhases) {
+  for (Phase phase : kAll<Phase>) {
     out[name_of(phase)] = run.map.by_phase[static_cast<std::size_t>(phase)];
   }
   return out;
@@ -245,7 +245,7 @@ Table category_grid(std::span<const MemoryCell> cells) {
   Table table{.name = "by_category",
               .title = "Bytes alive at the predicted peak",
               .columns = {text_column("cell")}};
-  for (Category c : kAllCategories) {
+  for (Category c : kAll<Category>) {
     table.columns.push_back(bytes_column(std::string(name_of(c)), words_of(c)));
   }
   for (const MemoryCell& cell : cells) {

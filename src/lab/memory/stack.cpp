@@ -34,7 +34,7 @@ Table stack_table(const MemoryCell& cell) {
                         {col::time_ms("host time since the step began"), [&](R r) {
                            return when(run.measured, static_cast<double>(r.moment.time_ns) * 1e-6);
                          }}};
-  for (Category c : kAllCategories) {
+  for (Category c : kAll<Category>) {
     const auto i = static_cast<std::size_t>(c);
     if (highest[i] == 0) continue;
     fields.add(bytes_column(std::string(name_of(c)), words_of(c)), [i](R r) { return r.bytes[i]; });

@@ -79,11 +79,11 @@ Table category_table(const MemoryCell& cell) {
   const MemoryRun& run = cell.run;
   const CategoryTotals predicted = predicted_totals(run), measured = measured_totals(run);
   std::int64_t total = 0, measured_total = 0;
-  for (Category c : kAllCategories) {
+  for (Category c : kAll<Category>) {
     total += predicted.peak[at(c)];
     measured_total += measured.peak[at(c)];
   }
-  for (Category c : kAllCategories) {
+  for (Category c : kAll<Category>) {
     const std::size_t i = at(c);
     if (predicted.highest[i] == 0 && measured.highest[i] == 0) continue;
     table.add_row({words_of(c), predicted.peak[i], when(run.measured, measured.peak[i]),
@@ -150,7 +150,7 @@ Fields<PhaseRow> phase_fields() {
 
 Table phase_table(const MemoryCell& cell) {
   std::vector<PhaseRow> rows;
-  for (Phase phase : kAllPhases) {
+  for (Phase phase : kAll<Phase>) {
     PhaseRow row{cell.run, phase};
     for (const Moment& m : cell.run.moments) {
       if (cell.run.program.node(m.node).origin().phase == phase) row.add(m);

@@ -48,7 +48,7 @@ Operand parse_operand(std::string_view text, DType usual) {
   }
   if (colon == text.size()) return out;
   const std::string_view kind = text.substr(colon + 1);
-  const std::optional<DType> dtype = parse_dtype(kind);
+  const std::optional<DType> dtype = named<DType>(kind);
   out.type.dtype = dtype.value_or(DType::kI64);
   if (!dtype && !kind.empty() && std::isalpha(static_cast<unsigned char>(kind[0])) != 0) {
     throw Error(ErrorCode::kUsage, "shape"_field, fmt::format("there is no dtype \"{}\"", kind),

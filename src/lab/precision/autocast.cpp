@@ -67,13 +67,10 @@ PrecisionClass effective_class(const OpDef& op) {
 }
 
 std::string rule_of(PrecisionClass precision_class) {
-  switch (precision_class) {
-    case PrecisionClass::kLow: return "operands are cast to the low dtype";
-    case PrecisionClass::kFull: return "low operands are cast to f32";
-    case PrecisionClass::kPromote: return "operands are cast to the widest among them";
-    case PrecisionClass::kKeep: return "on no list: takes operands as they are";
-  }
-  return {};
+  return std::string(word_of(
+      precision_class,
+      {"operands are cast to the low dtype", "low operands are cast to f32",
+       "operands are cast to the widest among them", "on no list: takes operands as they are"}));
 }
 
 std::string operands_of(const Program& program, const Node& node) {

@@ -91,7 +91,7 @@ ProductShape read_shape(const Json& json) {
 
 CalibratedStep::Launch read_launch(const Json& json) {
   const Json::Array& items = json.items();
-  if (items.size() != 6 || items[4].size() != std::size(kAllEfforts)) {
+  if (items.size() != 6 || items[4].size() != std::size(kAll<Effort>)) {
     fail_input("calibration"_field, "a launch has other members");
   }
   CalibratedStep::Launch out{.kernel = items[0].as_string(),
@@ -107,7 +107,7 @@ CalibratedStep::Launch read_launch(const Json& json) {
 
 CalibratedStep read_step(const Json& json) {
   CalibratedStep out{.key = json.at("cell"),
-                     .executor = named<ExecutorKind>(json.at("executor"), kAllExecutors),
+                     .executor = named<ExecutorKind>(json.at("executor"), kAll<ExecutorKind>),
                      .wall_ms = positive(json.at("wall_ms")),
                      .busy_ms = positive(json.at("busy_ms")),
                      .issue_ms = measured(json.at("issue_ms")),

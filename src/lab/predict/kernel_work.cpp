@@ -301,12 +301,6 @@ ProductShape product_shape(const Program& program, const Node& node) {
   return {.m = height_of(program, node), .n = y.back(0), .k = depth_of(program, node)};
 }
 
-std::string_view name_of(Effort effort) {
-  return word_of<Effort::kRows>(
-      effort, {"launches", "operations", "near bytes", "shared bytes", "memory bytes", "packed a",
-               "packed b", "results", "depth", "rows"});
-}
-
 double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node) {
   const auto on_host = [&](const std::vector<ValueId>& values) {
     double out = 0;

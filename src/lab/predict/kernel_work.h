@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/buffer_plan.h"
+#include "base/enum_words.h"
 #include "ir/op_def.h"
 #include "ir/program.h"
 #include "planning/device_traits.h"
@@ -33,16 +34,13 @@ enum class Effort : std::uint8_t {
   // Rows of a reduction or of attention, counted once for each part into which a row is cut.
   kRows,
 };
-inline constexpr Effort kAllEfforts[] = {
-    Effort::kLaunches,    Effort::kOperations, Effort::kNearBytes, Effort::kSharedBytes,
-    Effort::kMemoryBytes, Effort::kPackedA,    Effort::kPackedB,   Effort::kResults,
-    Effort::kDepth,       Effort::kRows};
-std::string_view name_of(Effort effort);
+TRACESTEP_WORDS(Effort, "launches", "operations", "near bytes", "shared bytes", "memory bytes",
+                "packed a", "packed b", "results", "depth", "rows");
 
 // The suffix in names of kernels that multiply float32 as float16 parts (passes/by_parts.cpp).
 inline constexpr std::string_view kByParts = " by parts";
 
-using Efforts = std::array<double, std::size(kAllEfforts)>;
+using Efforts = std::array<double, std::size(kAll<Effort>)>;
 inline double& at(Efforts& all, Effort q) {
   return all[static_cast<std::size_t>(q)];
 }

@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-constexpr std::size_t kCount = std::size(kAllEfforts);
+constexpr std::size_t kCount = std::size(kAll<Effort>);
 constexpr int kReweightings = 4;
 constexpr int kSweeps = 400;
 constexpr double kFar = 0.05;  // relative error from which on a launch counts less

@@ -139,7 +139,7 @@ class Calibrated : public TimeModel {
         rounded_times_(calibration, true),
         energy_(calibration) {
     const StepPointers steps = fitted_steps(calibration);
-    for (ExecutorKind executor : kAllExecutors) {
+    for (ExecutorKind executor : kAll<ExecutorKind>) {
       between_[executor] = between_kernels(steps, executor, calibration.is_asynchronous);
     }
     // An arena without a capture: no allocator's work, but the host's launches.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 struct MemoryRun;  // lab/memory/run.h
@@ -15,6 +17,7 @@ struct MemoryRun;  // lab/memory/run.h
 inline constexpr const char* kRecordedStep = "pytorch-step.json";
 
 enum class PytorchPart : std::uint8_t { kSetup, kForward, kBackward, kRecompute, kOptimizer };
+TRACESTEP_WORDS(PytorchPart, "before the steps", "forward", "backward", "recompute", "optimizer");
 
 // An allocation of a block; with `bytes` 0, the freeing of that block.
 struct AllocationEvent {

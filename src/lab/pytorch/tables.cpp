@@ -16,12 +16,6 @@ namespace {
 constexpr std::size_t kMostHolders = 200;
 // Percent by which measured peaks differed at most (bench/results/pytorch-memory.md).
 constexpr double kRecordedBand = 4.0, kEstimatedBand = 15.0;
-constexpr const char* kPartNames[] = {"before the steps", "forward", "backward", "recompute",
-                                      "optimizer"};
-
-const char* name_of(PytorchPart part) {
-  return kPartNames[static_cast<std::size_t>(part)];
-}
 
 PytorchCard without_limit(PytorchCard card) {
   card.usable_bytes = 0;

@@ -190,7 +190,7 @@ Fields<Row> bytes_fields() {
 
 OurStep our_step(const RunSpec& run, const DeviceTraits& traits) {
   OurStep out{.run = run, .memory = predict_memory(run, traits)};
-  for (const AttentionForm form : kAllAttentionForms) {
+  for (const AttentionForm form : kAll<AttentionForm>) {
     RunSpec other = run;
     other.attention = form;
     const bool is_same = run.attention == form, is_flash = form == AttentionForm::kFlash;

@@ -3,8 +3,6 @@
 // there are as many on both sides.
 #include "lab/read/replay_names.h"
 
-#include "base/indexed.h"
-
 #include <algorithm>
 
 namespace tracestep {
@@ -24,10 +22,6 @@ bool agree(std::span<const std::uint32_t> a, std::size_t i, std::span<const std:
 }
 
 }  // namespace
-
-std::string_view name_of(TracePass pass) {
-  return word_of<TracePass::kGraph>(pass, {"forward", "backward", "optimizer", "CUDA graph"});
-}
 
 void EagerKernels::add(std::uint32_t name, const HostPlace& place) {
   if (names_.size() == 2 * kMostKept) {

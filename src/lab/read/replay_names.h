@@ -10,15 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/read/event_order.h"
 #include "lab/read/names.h"
 
 namespace tracestep {
 
 enum class TracePass : std::uint8_t { kForward, kBackward, kOptimizer, kGraph };
-inline constexpr TracePass kAllTracePasses[] = {TracePass::kForward, TracePass::kBackward,
-                                                TracePass::kOptimizer, TracePass::kGraph};
-std::string_view name_of(TracePass pass);
+TRACESTEP_WORDS(TracePass, "forward", "backward", "optimizer", "CUDA graph");
 
 // The position of the host in the program at a moment.
 struct HostPlace {

@@ -1,6 +1,7 @@
 // Finds the steps of a recording: by its marks, or by what repeats in it.
 #pragma once
 
+#include "base/enum_words.h"
 #include "lab/read/trace_file.h"
 
 namespace tracestep {
@@ -11,6 +12,8 @@ enum class StepMarks {
   kRepeats,    // By an op after each of whose calls the same ops follow.
   kNone,       // The whole recording counts as one step.
 };
+TRACESTEP_WORDS(StepMarks, "ProfilerStep", "ends of Optimizer.step", "an op that repeats",
+                "none: the whole file");
 
 struct TraceSteps {
   StepMarks marks = StepMarks::kNone;

@@ -75,16 +75,6 @@ std::vector<Row> rows_of(const ReadTrace& t, PartLevel level) {
   return out;
 }
 
-std::string words_of(StepMarks marks) {
-  switch (marks) {
-    case StepMarks::kProfiler: return "ProfilerStep";
-    case StepMarks::kOptimizer: return "ends of Optimizer.step";
-    case StepMarks::kRepeats: return "an op that repeats";
-    case StepMarks::kNone: return "none: the whole file";
-  }
-  return "?";
-}
-
 double median_or_zero(const std::vector<double>& values) {
   return values.empty() ? 0.0 : median_of(values);
 }
@@ -104,7 +94,7 @@ Fields<ReadTrace> recording_fields() {
       {col::steps,
        [](const ReadTrace& t) { return Json(static_cast<std::int64_t>(t.times.count())); }},
       {data_only(text_column("marked_by", "steps by")),
-       [](const ReadTrace& t) { return Json(words_of(t.times.steps.marks)); }},
+       [](const ReadTrace& t) { return Json(name_of(t.times.steps.marks)); }},
       {col::mean_ms("of a device from a step's first kernel to that of the next step"),
        [](const ReadTrace& t) { return Json(t.times.mean_step_ms()); }},
       {deviation_column(), [](const ReadTrace& t) { return deviation_of(t.times.step_ms); }},

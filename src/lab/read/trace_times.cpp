@@ -263,18 +263,11 @@ void add_piece(const WorkPiece& piece, bool is_of_device, TraceTimes& times) {
   }
 }
 
-std::string_view name_of(GapCause cause) {
-  return word_of<GapCause::kDevice>(
-      cause,
-      {"the host waits for the device", "the host gets data", "the host is in ops and calls",
-       "Python, or nothing recorded", "the launch itself", "launched long before, not begun"});
-}
-
 TraceTimes::TraceTimes() {
   paths.number_of("");
   // Parts that no step has are shown as nothing, and in this order.
-  for (const WorkClass work : kAllWorkClasses) parts.times(PartLevel::kKind, work);
-  for (const TracePass pass : kAllTracePasses) parts.times(PartLevel::kPass, pass);
+  for (const WorkClass work : kAll<WorkClass>) parts.times(PartLevel::kKind, work);
+  for (const TracePass pass : kAll<TracePass>) parts.times(PartLevel::kPass, pass);
 }
 
 double TraceTimes::mean_step_ms() const {

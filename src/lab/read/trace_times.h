@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/read/parts.h"
 #include "lab/read/trace_steps.h"
 
@@ -21,7 +22,9 @@ enum class GapCause : std::uint8_t {
   kLaunch,    // The launch itself took this long, because the host launched the work late.
   kDevice,    // The work had been launched earlier and waited for other streams, copies or devices.
 };
-std::string_view name_of(GapCause cause);  // "waits for the device"
+TRACESTEP_WORDS(GapCause, "the host waits for the device", "the host gets data",
+                "the host is in ops and calls", "Python, or nothing recorded", "the launch itself",
+                "launched long before, not begun");
 
 // A kernel; in a recording without kernels, an op with the time that no op in it takes.
 struct WorkPiece {

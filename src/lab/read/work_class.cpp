@@ -4,8 +4,6 @@
 #include <span>
 #include <string>
 
-#include "base/indexed.h"
-
 namespace tracestep {
 namespace {
 
@@ -45,11 +43,6 @@ constexpr std::pair<std::span<const std::string_view>, WorkClass> kRules[] = {
     {kOptimizer, WorkClass::kOptimizer}};
 
 }  // namespace
-
-std::string_view name_of(WorkClass work) {
-  return word_of<WorkClass::kCopies>(work, {"matrix products", "attention", "memory-bound work",
-                                            "the optimizer", "collectives", "copies"});
-}
 
 WorkClass work_class_of(std::string_view name) {
   std::string lower(name);

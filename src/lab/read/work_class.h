@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_words.h"
+
 namespace tracestep {
 
 enum class WorkClass : std::uint8_t {
@@ -14,11 +16,8 @@ enum class WorkClass : std::uint8_t {
   kCollectives,
   kCopies,
 };
-inline constexpr WorkClass kAllWorkClasses[] = {WorkClass::kProducts,    WorkClass::kAttention,
-                                                WorkClass::kMemoryBound, WorkClass::kOptimizer,
-                                                WorkClass::kCollectives, WorkClass::kCopies};
-
-std::string_view name_of(WorkClass work);  // "matrix products"
+TRACESTEP_WORDS(WorkClass, "matrix products", "attention", "memory-bound work", "the optimizer",
+                "collectives", "copies");
 
 // The class of a kernel's name, or of an op's in a recording without kernels. A name that no rule
 // knows is memory-bound, because there are few names of products, attention and collectives, and

@@ -80,10 +80,10 @@ Column column_of(const std::string& name, const Json& facts) {
   Column out{.name = name,
              .title = text_in(facts, "title"),
              .unit = text_in(facts, "unit"),
-             .kind = kind_named(text_in(facts, "kind")),
+             .kind = named<ColumnKind>(text_in(facts, "kind")).value_or(ColumnKind::kText),
              .description = text_in(facts, "description"),
              .timing = value_in(kTimings, text_in(facts, "timing")),
-             .role = role_named(text_in(facts, "role")),
+             .role = named<ColumnRole>(text_in(facts, "role")).value_or(ColumnRole::kShown),
              .whole = text_in(facts, "part_of")};
   if (out.role == ColumnRole::kSamples && !name.ends_with("samples_ms")) {
     out.role = ColumnRole::kShown;

@@ -41,16 +41,6 @@ std::string fixed(double value, int decimals) {
   return reads_zero && value != 0.0 ? fmt::format("{:.1g}", value) : out;
 }
 
-std::string symbol_of(Ordering order) {
-  switch (order) {
-    case Ordering::kLess: return "<";
-    case Ordering::kEqual: return "=";
-    case Ordering::kUnclear: return "~";
-    case Ordering::kMore: return ">";
-  }
-  return "?";
-}
-
 }  // namespace
 
 void require(bool condition, const Text& why) {
@@ -124,7 +114,7 @@ Relation compare(const Quantity& a, const Quantity& b) {
                          : a.high < b.low                 ? Ordering::kLess
                          : is_exact && a.value == b.value ? Ordering::kEqual
                                                           : Ordering::kUnclear;
-  return {order, fmt::format("{} {} {}", a.formula, symbol_of(order), b.formula)};
+  return {order, fmt::format("{} {} {}", a.formula, name_of(order), b.formula)};
 }
 
 Relation compare_with_range(const Quantity& a, double low, double high) {

@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/enum_words.h"
 #include "lab/report/statement.h"
 
 namespace tracestep {
@@ -66,6 +67,7 @@ enum class Ordering {
   kUnclear,  // The intervals of the two overlap, so noise may explain the difference.
   kMore,
 };
+TRACESTEP_WORDS(Ordering, "<", "=", "~", ">");
 
 // How two quantities compare, as a formula ("a < b", "a = b", "a ~ b": their intervals meet, "a >
 // b", "a in [b, c]", several of them joined by "and").

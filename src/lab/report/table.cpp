@@ -35,8 +35,6 @@ constexpr std::array<NamedFormat, 6> kFormats = {
      {"latex", ".tex", Format::kLatex, write_latex, "% "},
      {"typst", ".typ", Format::kTypst, write_typst, "// "}}};
 
-constexpr std::string_view kRoleNames[] = {"shown", "key", "samples", "exact", "part", "follows"};
-
 // "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
 std::string words_of(std::string_view name) {
   constexpr std::string_view kBytes = "_bytes";
@@ -106,40 +104,6 @@ void Table::add_cells(std::initializer_list<std::pair<std::string_view, Json>> c
     row[*index] = cell;
   }
   add_row(std::move(row));
-}
-
-namespace {
-
-constexpr std::pair<ColumnKind, std::string_view> kKinds[] = {
-    {ColumnKind::kText, "text"},
-    {ColumnKind::kInt, "int"},
-    {ColumnKind::kReal, "real"},
-    {ColumnKind::kBytes, "bytes"},
-    {ColumnKind::kBool, "bool"},
-    {ColumnKind::kReals, "reals"},
-    {ColumnKind::kStructured, "structured"}};
-
-}  // namespace
-
-std::string_view name_of(ColumnKind kind) {
-  return kKinds[static_cast<std::size_t>(kind)].second;
-}
-
-ColumnKind kind_named(std::string_view name) {
-  for (const auto& [kind, known] : kKinds) {
-    if (known == name) return kind;
-  }
-  return ColumnKind::kText;
-}
-
-std::string_view name_of(ColumnRole role) {
-  return kRoleNames[static_cast<std::size_t>(role)];
-}
-
-ColumnRole role_named(std::string_view name) {
-  const auto* const found = std::ranges::find(kRoleNames, name);
-  return found == std::end(kRoleNames) ? ColumnRole::kShown
-                                       : static_cast<ColumnRole>(found - kRoleNames);
 }
 
 Timing timing_of(const Column& column) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -25,6 +26,7 @@ enum class ColumnKind {
   kReals,       // a list of numbers: only in csv and json
   kStructured,  // an object or a list of objects: only in csv and json
 };
+TRACESTEP_WORDS(ColumnKind, "text", "int", "real", "bytes", "bool", "reals", "structured");
 
 // States if a cell rests on measured times, which differ from run to run: on several samples, or on
 // one measurement.
@@ -40,11 +42,7 @@ enum class ColumnRole : std::uint8_t {
   kPart,     // a part of the figure `whole` of the one cell that the table is of
   kFollows,  // a name, count or verdict that follows from the other columns of its row
 };
-std::string_view name_of(ColumnRole role);
-ColumnRole role_named(std::string_view name);  // kShown for a name that is not known
-
-std::string_view name_of(ColumnKind kind);
-ColumnKind kind_named(std::string_view name);  // The kind with this name; kText if there is none.
+TRACESTEP_WORDS(ColumnRole, "shown", "key", "samples", "exact", "part", "follows");
 
 // True if the cell's value is of the kind. An empty cell fits every kind.
 bool fits(const Json& cell, ColumnKind kind);

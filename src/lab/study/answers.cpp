@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
-#include "base/indexed.h"
 #include "base/utf8.h"
 
 #include "embedded/question_pages.h"
@@ -371,11 +370,6 @@ Json key_of_step(const Json& cell) {
     if (name != "warmup_study") out[name] = value;
   }
   return out;
-}
-
-std::string_view name_of(Standing standing) {
-  return word_of<Standing::kInvalid>(
-      standing, {"sound", "not judged", "single sample", "interrupted", "noisy", "impossible"});
 }
 
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_words.h"
 #include "lab/pages/compose.h"
 
 namespace tracestep {
@@ -21,7 +22,8 @@ enum class Standing {
   kDoubtful,     // A row that the validity checker doubts.
   kInvalid,      // A row that is not what its label says, as the validity checker found.
 };
-std::string_view name_of(Standing standing);
+TRACESTEP_WORDS(Standing, "sound", "not judged", "single sample", "interrupted", "noisy",
+                "impossible");
 // The worst standing of the rows, by verdict, status, samples and the columns that were read. A
 // verdict on times does not count against bytes and counts of the same row (is_of_label()). Times
 // in a table without verdicts have the standing of the rows whose verdicts were read beside them. A

@@ -16,8 +16,8 @@ namespace tracestep {
 // -------------- Kernel times are those of a recorded step, and the whole is the median span of the
 // timed steps. The effect of recording on gaps and span has its own column.
 
-// Kernels' milliseconds by phase, in the order of kAllPhases.
-using PhaseTimes = std::array<double, std::size(kAllPhases)>;
+// Kernels' milliseconds by phase, in the order of kAll<Phase>.
+using PhaseTimes = std::array<double, std::size(kAll<Phase>)>;
 using ComponentTimes = std::map<std::string, PhaseTimes>;
 // The times of the recorded step, by component.
 ComponentTimes component_times(const CellResult& result);

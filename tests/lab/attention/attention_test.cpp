@@ -332,7 +332,7 @@ TEST(AttentionTest, TwoContextsAreNoFit) {
 }
 
 TEST(AttentionTest, HeadsAreAsManyAttentions) {
-  for (AttentionForm form : kAllAttentionForms) {
+  for (AttentionForm form : kAll<AttentionForm>) {
     AttentionSpec one = spec_of(64, 8), many = spec_of(64, 8);
     one.run.attention = many.run.attention = form;
     one.run.shape.batch = 6;

@@ -33,7 +33,7 @@ class ScalingTest : public ::testing::Test {
 };
 
 TEST_F(ScalingTest, OneRankOnlyComputes) {
-  for (const RankForm form : kRankForms) {
+  for (const RankForm form : kAll<RankForm>) {
     const ScaledStep one = step(form, 1);
     EXPECT_EQ(one.exposed_s, 0) << name_of(form);
     EXPECT_DOUBLE_EQ(one.compute_s, 3 * forward_flops(preset("medium"), 512, 1024) / 1e15);
@@ -45,7 +45,7 @@ TEST_F(ScalingTest, OneRankOnlyComputes) {
 TEST_F(ScalingTest, SharesFallWithRanksAndRiseWithTheLink) {
   RankRates faster = kRates;
   faster.link_bytes_per_s *= 2;
-  for (const RankForm form : kRankForms) {
+  for (const RankForm form : kAll<RankForm>) {
     for (const bool is_weak : {false, true}) {
       for (int n = 2; n <= 1024; n *= 2) {
         const ScaledStep s = step(form, n, is_weak);
@@ -87,7 +87,7 @@ TEST_F(ScalingTest, WhatCannotBeDividedHasNoStep) {
 TEST_F(ScalingTest, TheLinkBetweenHostsIsThatOfGroupsBeyondOne) {
   RankRates slow = kRates;
   slow.between_bytes_per_s = 1e9;
-  for (const RankForm form : kRankForms) {
+  for (const RankForm form : kAll<RankForm>) {
     EXPECT_EQ(step(form, 8, false, slow).exposed_s, step(form, 8).exposed_s) << name_of(form);
   }
   EXPECT_GT(step(RankForm::kSharded, 16, false, slow).exposed_s,

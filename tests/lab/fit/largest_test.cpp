@@ -72,7 +72,7 @@ TEST_F(MoreLargestTest, TheLargestFitsAndTheNextDoesNot) {
                                                               {12, ExecutorKind::kEager},
                                                               {12, ExecutorKind::kCompiled}};
   for (const auto& [layers, executor] : kSteps) {
-    for (const Growth growth : kAllGrowths) {
+    for (const Growth growth : kAll<Growth>) {
       RunSpec asked = step(layers);
       asked.executor = executor;
       const std::int64_t limit = peak_of(asked) * 3;
@@ -130,7 +130,7 @@ TEST_F(LargestTest, TheLargestIsOneThatCommandsTakeAndMoreIsSaid) {
   RunSpec small = step(1);
   small.mode = Mode::kInference;
   small.attention = AttentionForm::kFlash;
-  for (const Growth growth : kAllGrowths) {
+  for (const Growth growth : kAll<Growth>) {
     const RunField& field = field_named(name_of(growth));
     const Table table = largest_table(within(small, std::int64_t{1} << 60), growth);
     const std::int64_t size = cell(table, 0, name_of(growth)).as_int();

@@ -323,7 +323,7 @@ TEST(ValidityTest, MeasuredRowsOfEveryBackEndCarryTheirOwnLabel) {
   spec.protocol.steps = 2;
   spec.protocol.recorded_steps = 1;
   for (const std::string& name : testing::backend_names()) {
-    for (Mode mode : kAllModes) {
+    for (Mode mode : kAll<Mode>) {
       spec.step.mode = mode;
       const CellResult result =
           measure_cell([&](const RunSpec&) { return testing::backend_named(name).make({}); }, spec);

@@ -85,7 +85,7 @@ class MemoryRunTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryRunTest, ::testing::ValuesIn(testing::backend_names()));
 
 TEST_P(MemoryRunTest, EveryBlockIsABufferThatWasPredictedAndTheOtherWayRound) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       for (const char* precision : {"fp32", "bf16"}) {
         MemoryRunSpec spec = tiny_run(mode, ops, precision);
@@ -111,7 +111,7 @@ TEST_P(MemoryRunTest, EveryMomentOfTheStepIsAsFullAsPredicted) {
 }
 
 TEST_P(MemoryRunTest, AnArenaHoldsTheBlocksThatWerePredicted) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     MemoryRunSpec spec = tiny_run(mode, Granularity::kFused);
     spec.step.executor = ExecutorKind::kCompiled;
     const MemoryRun run = run_memory(device(), spec);

@@ -51,7 +51,7 @@ class MemoryTablesTest : public ::testing::Test {
 };
 
 TEST_F(MemoryTablesTest, CategoriesAndHoldersAddUpToThePeakAndLeaveNothingOver) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     const MemoryCell cell = cell_on_null(tiny_step(mode, Granularity::kPrimitive));
     const Table categories = category_table(cell), holders = holder_table(cell);
     EXPECT_EQ(sum(categories, "predicted_bytes"), cell.run.peak_bytes);
@@ -188,7 +188,7 @@ TEST_F(MemoryTablesTest, FormulasAgreeWithTheProgramWhereTheyAreExact) {
 
 // All but the number of the step, on which random rounding depends. Scales are the moments' own.
 TEST_F(MemoryTablesTest, FormulasKnowHowMomentsAreStored) {
-  for (const Moments moments : kAllMoments) {
+  for (const Moments moments : kAll<Moments>) {
     RunSpec step = tiny_step(Mode::kStep, Granularity::kFused);
     step.optimizer.moments = moments;
     const MemoryCell cell = cell_on_null(step);
@@ -317,7 +317,7 @@ TEST_F(MemoryTablesTest, AdamWsStatesAreHeldByKindAndNotByLayer) {
 }
 
 TEST_F(MemoryTablesTest, SnapshotsOfEveryModeKeepTheRulesOfTheViewer) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     const MemoryCell cell = cell_on_null(tiny_step(mode, Granularity::kFused));
     EXPECT_EQ(broken_rule(snapshot_of(cell.run)), "") << name_of(mode);
     EXPECT_EQ(broken_rule(snapshot_of(cell.run, 50)), "") << name_of(mode);

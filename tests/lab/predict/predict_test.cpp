@@ -94,7 +94,7 @@ class PredictTest : public ::testing::Test {
 };
 
 TEST_F(PredictTest, EveryLaunchHasWork) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     RunSpec run = tiny();
     run.mode = mode;
     const Program program = step_program(run);
@@ -245,7 +245,7 @@ TEST_F(PredictTest, MoreWorkNeverTakesLessTime) {
   const auto ms = [&](const RunSpec& run) { return predict_run(run, {}, {*model}).time.ms; };
   RunSpec run = tiny();
   double before = 0;
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     run.mode = mode;
     EXPECT_GE(ms(run), before) << name_of(mode);
     before = ms(run);

@@ -322,7 +322,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ProfileTest, ::testing::ValuesIn(testing::back
 
 // Merged products count as those that they stand for, and the last one once for each chunk.
 TEST_P(ProfileTest, WhatRanOfACompiledStepIsWhatTheProgramSays) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (std::int64_t chunks : {1, 4}) {
       ProfileSpec spec = testing::tiny_profile(mode, Granularity::kFused);
       spec.step.executor = ExecutorKind::kCompiled;
@@ -377,7 +377,7 @@ TEST_P(ProfileTest, NoOptionsAtRandomAreTakenForAMistake) {
 }
 
 TEST_P(ProfileTest, WhatRanIsWhatTheProgramSays) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const ProfiledCell cells[] = {run(mode, ops)};
       int failures = -1;

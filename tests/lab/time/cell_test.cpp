@@ -77,7 +77,7 @@ class CellTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, CellTest, ::testing::ValuesIn(testing::backend_names()));
 
 TEST_P(CellTest, EveryModeAndGranularityHasTheBytesThatWerePredicted) {
-  for (Mode mode : kAllModes) {
+  for (Mode mode : kAll<Mode>) {
     for (Granularity ops : {Granularity::kPrimitive, Granularity::kFused}) {
       const CellResult result = measure_cell(device(), tiny_cell(mode, ops));
       EXPECT_EQ(result.status, Status::kOk);

@@ -33,7 +33,7 @@ class StepPartsTest : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Devices, StepPartsTest, ::testing::ValuesIn(testing::backend_names()));
 
 TEST_P(StepPartsTest, AModeHasTheTimesOfItsParts) {
-  for (ExecutorKind executor : kAllExecutors) {
+  for (ExecutorKind executor : kAll<ExecutorKind>) {
     const auto counts = [&](Mode mode) {
       const StepParts parts = measure(spec_of(mode, executor)).parts;
       for (const auto& times : {parts.forward_ms, parts.backward_ms, parts.optimizer_ms}) {

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include "backends/comm/launch/launched.h"
+#include "base/enum_words.h"
 #include "ops/collective_sizes.h"
 #include "runtime/ordered_sum.h"
 #include "runtime/rank_error.h"
@@ -21,16 +22,7 @@ namespace tracestep {
 namespace {
 
 enum class Collective : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
-
-std::string_view name_of(Collective call) {
-  switch (call) {
-    case Collective::kNone: break;
-    case Collective::kAllReduce: return "all_reduce";
-    case Collective::kReduceScatter: return "reduce_scatter";
-    case Collective::kAllGather: return "all_gather";
-  }
-  return "none";
-}
+TRACESTEP_WORDS(Collective, "none", "all_reduce", "reduce_scatter", "all_gather");
 
 // A call of one rank, put where the other ranks read it.
 struct Posted {
