@@ -2,6 +2,7 @@
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/functor_apply.cuh"
 #include "backends/cuda/maps/map.cuh"
+#include "backends/cuda/maps/scaled.h"
 
 namespace tracestep::cuda {
 namespace {
@@ -22,15 +23,22 @@ struct AffineOf {
   }
 };
 
-void affine(const KernelCall& call) {
-  const auto scale = static_cast<float>(call.attrs.real("scale"));
-  const auto shift = static_cast<float>(call.attrs.real("shift"));
+void affine_of(const KernelCall& call, std::span<const TensorRef> x, float scale, float shift) {
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {
-    map<T>(call, AffineOf<T>{scale, shift}, Result<T>(call.outputs[0]), call.inputs);
+    map<T>(call, AffineOf<T>{scale, shift}, Result<T>(call.outputs[0]), x);
   });
 }
 
+void affine(const KernelCall& call) {
+  affine_of(call, call.inputs, static_cast<float>(call.attrs.real("scale")),
+            static_cast<float>(call.attrs.real("shift")));
+}
+
 }  // namespace
+
+void multiply_last_operand(const KernelCall& call, float scale) {
+  affine_of(call, call.inputs.last(1), scale, 0.0f);
+}
 
 void add_unary_kernels(KernelTable& table) {
 #define TRACESTEP_ADD(name, functor) table.add(#name, unary<scalar::functor>);

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/maps/random_fill.h"
+#include "backends/cuda/maps/scaled.h"
 #include "backends/cuda/products/gemm.h"
 #include "backends/cuda/products/padded_product.h"
 #include "backends/cuda/products/thin_product.h"
@@ -350,7 +351,7 @@ class ScaledMatmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// Computes a product with k = 0: zeros, or a copy of what the product is added to.
+// Computes a product with k = 0: zeros, or what the product is added to times its factor.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (y.count() > 0 && call.inputs.size() == 3 && call.inputs[2].shape.rank() == 1) {
@@ -362,7 +363,10 @@ void empty_sum_kernel(const KernelCall& call) {
   }
   const bool adds = !call.op.donates.empty() || call.op.donates_in_groups;
   const void* c = adds ? call.inputs.back().data : nullptr;
-  if (y.count() == 0 || c == y.data) return;
+  if (y.count() == 0) return;
+  if (adds && call.attrs.find("beta") != nullptr && call.attrs.real("beta") != 1.0)
+    return multiply_last_operand(call, static_cast<float>(call.attrs.real("beta")));
+  if (c == y.data) return;
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);
   const cudaStream_t stream = stream_of(call).handle;
   const cudaError_t status =
