@@ -54,7 +54,7 @@ std::string where_of(const AllocationList& list, const AllocationEvent& at) {
     if (!out.empty()) out += between;
     out += list.name(number);
   }
-  return out.empty() ? name_of(at.part) : out;
+  return out.empty() ? std::string(name_of(at.part)) : out;
 }
 
 Fields<Answer> answer_fields() {
@@ -85,7 +85,7 @@ Fields<Answer> answer_fields() {
       {data_only(col::site.titled("")), [=](A a) { return name(a, a.at.site); }},
       {data_only(col::module), [=](A a) { return name(a, a.at.module); }},
       {data_only(col::op), [=](A a) { return name(a, a.at.op); }},
-      {data_only(col::part), [](A a) { return a.where(name_of(a.at.part)); }},
+      {data_only(col::part), [](A a) { return a.where(std::string(name_of(a.at.part))); }},
       {col::step, [](A a) { return a.out ? Json(a.out->step) : Json(); }},
       {col::asked_bytes, [](A a) { return a.out ? Json(a.out->asked_bytes) : Json(); }},
       {col::ours_bytes("the peak of our program of this step"),
@@ -209,7 +209,7 @@ MemorySnapshot pytorch_snapshot(const PytorchQuestion& question) {
     out.stacks.push_back({frame_of(list.name(e.site)),
                           {"", list.name(e.module), 0},
                           {"", list.name(e.op), 0},
-                          {"", name_of(e.part), 0}});
+                          {"", std::string(name_of(e.part)), 0}});
     stack_at[event.address] = event.stack;
     out.events.push_back(event);
   }
