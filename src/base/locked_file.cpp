@@ -61,8 +61,8 @@ LockedFile::Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// False when the file lost its name before it was locked: the process that held the lock has
-// replaced it.
+// Opens the file and locks it; throws if another process holds the lock too long. False when the
+// file lost its name before it was locked: the process that held the lock has replaced it.
 bool LockedFile::lock(std::chrono::milliseconds patience) {
   // O_NONBLOCK: it may be a FIFO.
   file_ = Descriptor(

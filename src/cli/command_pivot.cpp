@@ -75,7 +75,8 @@ std::string common_keys(const Table& table, const pages::Pivot& pivot) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// The keys that tell rows apart, without `across` and without columns that just name a row.
+// The keys that tell rows apart, without `across` and without columns that just name a row; "size"
+// if there are none.
 std::vector<std::string> varying_keys(const Table& table, const std::string& across) {
   std::vector<std::string> out;
   for (std::size_t c = 0; c < table.columns.size(); ++c) {

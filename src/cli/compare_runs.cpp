@@ -71,7 +71,8 @@ std::optional<Json> printed_result(const std::string& text) {
   }
 }
 
-// nullopt: the command ended, or failed, because of the signal that was passed on to it.
+// Runs the command; its result, or its wall time if it prints none. nullopt: it ended, or failed,
+// because of the signal that was passed on to it.
 std::optional<Ran> run_once(const std::string& command, const StopSignal& stop) {
   const std::vector<std::string> format = format_for(command);
   const auto begin = std::chrono::steady_clock::now();

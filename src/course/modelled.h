@@ -18,7 +18,7 @@ namespace tracestep {
 double forward_program_bytes(std::string_view size, std::int64_t context,
                              std::string_view precision);
 
-// The pass of a published cell: "inference", "forward", "backward", "forward+backward" or "step".
+// A published cell. `pass` is "inference", "forward", "backward", "forward+backward" or "step".
 struct PassOfCell {
   std::string size;
   std::int64_t context = 0;

@@ -260,7 +260,8 @@ std::vector<std::string> sizes_in_order(const StudyReport& report) {
   return out;
 }
 
-// Empty where the study has no such rows, or a single cell.
+// The wanted table from those of the study; without rows if the study has none for it, if it has a
+// single cell, or, with a warning, if nothing tells its rows apart.
 Table pivot_of(const Wanted& wanted, const StudyReport& report) {
   std::vector<Table> copies;
   for (std::string_view name : wanted.tables) {

@@ -136,7 +136,7 @@ class Model {
   }
 
  private:
-  // The tables of rotation at the positions `rows` alone.
+  // Replaces the context's tables of rotation by their rows at the positions `rows`.
   void take_rows(AttentionContext& context, Val rows) {
     const auto scope = b_.scope("rope");
     const bool is_same = context.windowed_table.cos.id == context.table.cos.id;

@@ -60,7 +60,8 @@ class Merge {
     std::erase_if(waiting_, [&](NodeId id) { return emit_copy(id); });
   }
 
-  // False: what the node reads is not there yet.
+  // Copies a node, with slices for operands that an assembly holds. False, and nothing is copied:
+  // what the node reads is not there yet.
   bool emit_copy(NodeId id) {
     const auto slices = merges_.read_slices.find(id);
     if (slices == merges_.read_slices.end()) {

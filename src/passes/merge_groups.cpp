@@ -231,7 +231,8 @@ class Finder {
     return false;
   }
 
-  // False: no terms fill a block.
+  // Notes the terms of the sum `root` that become merged products, in at most `most_groups` groups.
+  // False, and nothing is noted: no terms fill a block.
   bool merge_terms(NodeId root, Terms terms, std::size_t most_groups) {
     std::map<std::string, std::vector<MergedProduct>> found;
     std::map<NodeId, ValueId> term_of;

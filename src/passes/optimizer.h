@@ -39,8 +39,9 @@ struct UpdateShare {
   double rate = 1.0, decay = 1.0;
 };
 
-// The factors by name of those parameters of a run for which one of them is not 1: a captured
-// module may have groups of parameters, and decay on matrices only spares vectors.
+// The factors by name; a parameter without an entry has 1 and 1. Entries are there only if the run
+// has a captured module with groups of parameters, or if only matrices decay: then the decay of
+// vectors is 0.
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
 
 // The shapes by name of what Muon updates of a run: the matrices of the layers that products read,

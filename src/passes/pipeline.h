@@ -28,8 +28,8 @@ struct PassContext {
   bool rounds_weights = false;
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // The last pass to run; empty: all passes run.
-  // The pass that has run last on the given program, whose run then has `run.parallel` with a
-  // bucket size; empty: no pass has run.
+  // The last pass that has run on the given program: only the passes behind it run. `run.parallel`
+  // must then have a bucket size other than kByModel. Empty: no pass has run.
   std::string start_after = {};
   // Called by a pass to explain its choice; run_pipeline() adds the text to the report.
   std::function<void(std::string)> note = {};

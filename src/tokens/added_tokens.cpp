@@ -26,7 +26,7 @@ bool is_word_alone(std::string_view before, std::string_view behind) {
          (behind.empty() || !begins_with_word(behind));
 }
 
-// Empty if one token already took the text behind the begin of the next (`end` < `begin`).
+// The text in [begin, end); empty if an earlier token already took it (`end` < `begin`).
 std::string_view between(std::string_view text, std::size_t begin, std::size_t end) {
   return text.substr(begin, end > begin ? end - begin : 0);
 }

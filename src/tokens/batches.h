@@ -29,7 +29,8 @@ struct Batch {
   bool is_packed() const { return !starts.bytes.empty(); }
 };
 
-// `shape` rows of zeros, without targets.
+// `rows` rows of `context` zeros, every target kNoTarget. `packed`: with zeros as `starts` and
+// `ends`.
 Batch empty_batch(std::int64_t rows, std::int64_t context, bool packed = false);
 // Sets the positions [at, at + read.size() - 1) of the batch, counted through its rows, to the
 // tokens in `read`, with the tokens that follow as targets.

@@ -177,7 +177,8 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  // True if newlines survive encoding and no piece joins a newline with the text before it.
+  // True if cutting text at lines changes no ids, as a probe and the pieces show: newlines survive
+  // encoding, and no piece joins one with the text before it. Sets cuts_at_lines_, for the probe.
   bool keeps_lines_apart() {
     for (int id = 0; id < processor_.GetPieceSize(); ++id) {
       const std::string& piece = processor_.IdToPiece(id);

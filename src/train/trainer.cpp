@@ -336,7 +336,8 @@ bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   return update(out);
 }
 
-// False when a loss is not finite: then there are no gradients for an update.
+// Runs forward and backward on all micro-batches of step `index` and adds up their losses. False if
+// the sum is not finite: then no update must run.
 bool Trainer::accumulate(std::int64_t index, TrainStep& out) {
   const RunSpec spec = spec_of(Mode::kForwardBackward);
   for (std::int64_t i = 0; i < rounds(); ++i) {

@@ -62,7 +62,8 @@ FileFacts facts_of(const Directory& folder, const std::string& name) {
   return {static_cast<std::int64_t>(file.size()), kXxh3.file(file)};
 }
 
-// nullopt: the file is there.
+// Writes the tensors to a file; nullopt: it is there. At the first tensor that is not finite it
+// stops and returns that one.
 std::optional<NotFinite> write_tensors(const Directory& folder, const std::string& name,
                                        const TensorsToSave& tensors) {
   SafetensorsOutput file(folder, name, tensors.types);

@@ -155,7 +155,8 @@ struct HeadOfKeys {
     kept_v = args.kept_v == nullptr ? nullptr : static_cast<T*>(args.kept_v) + begin;
   }
 
-  // Key and value j, zeros where it is not there.
+  // Loads eight elements from `first` on of key and value `j`, from the cache or, behind it, from
+  // the new rows, whose keys are then rotated. Zeros unless `is_there`.
   __device__ void load(int j, bool is_there, int first, float (&key)[kEight],
                        float (&value)[kEight]) const {
     const int width = is_there ? a.width : 0, fresh = j - position;

@@ -105,7 +105,7 @@ struct Token {
     return static_cast<const T*>(a.q) + a.q_strides.at(batch, at.head, 0);
   }
 
-  // Cached keys and values base + u · kAtOnce + slot, whether or not they are filled.
+  // Loads the cached keys and values base + u · kAtOnce + slot, whether or not they are filled.
   __device__ void load_cached(int base) {
 #pragma unroll
     for (int u = 0; u < kAhead; ++u) {
@@ -210,7 +210,7 @@ struct Token {
     }
   }
 
-  // The token itself, by one warp.
+  // Adds the token's own key and value to the running sums of all rows. For one warp.
   __device__ void see_own() {
     float key[kEight], value[kEight];
 #pragma unroll

@@ -41,7 +41,8 @@ __device__ __forceinline__ void barrier_wait(std::uint32_t barrier, std::uint32_
       : "memory");
 }
 
-// `bytes` (a multiple of 16) in a row.
+// Starts to copy `bytes` adjacent bytes (a multiple of 16) from global to shared memory; they count
+// on `barrier`.
 __device__ __forceinline__ void load_bytes(std::uint32_t target, const void* source, int bytes,
                                            std::uint32_t barrier) {
   asm volatile(

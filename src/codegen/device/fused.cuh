@@ -135,7 +135,8 @@ __device__ inline void store_each(T* to, long long step, const V* from) {
 #pragma unroll
   for (int i = 0; i < N; ++i) set(to[i * step], from[i]);
 }
-// N elements as pairs whose second ones lie `half` behind the first ones, neighbours in `to`.
+// Loads N / 2 pairs, the two of a pair neighbours in `to`: first ones `step` apart, second ones
+// `half` behind the first. kPacks: `step` is 1, and each half is read as one pack.
 template <int N, bool kPacks, class T, class V>
 __device__ inline void load_halves(const T* from, long long step, long long half, V* to) {
 #pragma unroll

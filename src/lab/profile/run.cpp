@@ -161,7 +161,8 @@ void record_activities(Executor& executor, Device& device, Measurement& measurem
   place_activities(out);
 }
 
-// nullptr where one rank has none: all of them record in one way, with the same collectives.
+// The device's profiler; nullptr if none is asked for or any rank has none: all ranks record in one
+// way, with the same collectives.
 std::unique_ptr<ActivityTracer> make_tracer(Device& device, Profile& out) {
   if (!out.spec.use_tracer) return nullptr;
   std::unique_ptr<ActivityTracer> tracer = device.make_activity_tracer(out.problem);

@@ -22,7 +22,7 @@ class Run {
         ids_(list.blocks, kDead),
         births_(list.blocks) {}
 
-  // False: out of memory, and the state is that of before.
+  // Replays event `at` of the list. False: out of memory, and the state is that of before.
   bool step(std::size_t at) {
     const AllocationEvent& event = list_.events[at];
     if (event.bytes == 0) {

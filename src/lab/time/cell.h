@@ -29,7 +29,8 @@ struct CellSpec {
   int copy = 1;  // Numbers cells that are otherwise equal; the difference between copies is noise.
 };
 
-// A recorded step: its kernels, and the time for which other work delayed single launches.
+// A recorded step: its kernels, cut to the time that counts, and how much was cut off because other
+// work had delayed single launches (interrupted_ms).
 struct RecordedStep {
   // span_ns: from the first kernel's start to the last one's end; wall_ns: the time of the call.
   std::int64_t span_ns = 0, wall_ns = 0;

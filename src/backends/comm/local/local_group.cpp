@@ -244,7 +244,7 @@ class LocalCommunicator final : public Communicator {
     std::memcpy(to, from, static_cast<std::size_t>(part.count) * size_of(dtype));
   }
 
-  // The own part of the sum of all operands.
+  // Writes the part `own` of the sum of all ranks' operands to `out`.
   void sum_own(DType dtype, OwnPart own, void* out) const {
     std::vector<const void*> from;
     for (int r = 0; r < ranks(); ++r) {

@@ -116,7 +116,7 @@ class MpiGroup final : public Communicator {
     for (const auto& [kind, part] : parts_) total += part->received_bytes();
     return total;
   }
-  // A failure ends the process, and with it the others.
+  // Does nothing: a failure ends the process, and with it the others.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &world_; }
@@ -147,7 +147,8 @@ class MpiGroup final : public Communicator {
     }
   }
 
-  // The own part of chunk `c` of the sum. Every other rank's goes to its owner.
+  // Writes the sum over all ranks of this rank's part of chunk `c` to `out`, and sends the others
+  // their parts of x.
   void add(const Chunks& chunks, std::int64_t c, const TensorRef& x, void* out) {
     const OwnPart own = chunks.of(c, rank());
     std::vector<const void*> from;

@@ -147,7 +147,7 @@ class NcclGroup final : public Communicator {
     for (const auto& [kind, part] : parts_) total += part->received_bytes();
     return total;
   }
-  // The error of a rank goes on to end all processes.
+  // Does nothing: the error of one rank ends all processes anyway.
   void end() override {}
   void restart() override {}
   Processes* processes() const override { return &processes_; }

@@ -23,7 +23,8 @@ struct DocumentSight {
     }
   }
 
-  // The first key that `query` sees, at least `by_window`. A place behind the last has its bounds.
+  // The first key that `query` sees: the first of its document, but at least `by_window`. Queries
+  // behind the last row have that row's document.
   __device__ __forceinline__ int first_key(int query, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::max(by_window, static_cast<int>(starts[::min(query, places - 1)]));

@@ -23,6 +23,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
+// Adds up dK and dV of its 64 keys in registers, and makes dQ, block by block of queries.
 template <class Traits>
 class BackwardConsumer {
   using Layout = BackwardLayout<Traits>;
@@ -287,7 +288,7 @@ class BackwardConsumer {
     ring_q_ = next;
   }
 
-  // dK or dV of this block where the others of its cluster can read it.
+  // Writes dK or dV of this block to shared memory, where the others of its cluster can read it.
   __device__ __forceinline__ void show(int part, const float (&d)[kD / 2]) {
     const std::uint32_t target = shared_ + part + (group_ * 128 + thread()) * 16;
 #pragma unroll

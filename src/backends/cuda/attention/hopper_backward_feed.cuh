@@ -225,6 +225,7 @@ __device__ __forceinline__ void load_document_ends(const BackwardParameters& p,
 }
 
 // --- producer: one thread ------------------------------------------------------------------------
+// Loads K and V of the block once, then Q and dO of each block of queries as buffers become free.
 template <class Traits, class Layout = BackwardLayout<Traits>>
 __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
                                                  std::uint32_t shared) {

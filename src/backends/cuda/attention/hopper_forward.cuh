@@ -27,6 +27,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
+// Runs tiles of 64 query rows: products, softmax, and the result, until there are no more tiles.
 template <class Traits>
 class ForwardConsumer {
   using Layout = ForwardLayout<Traits>;

@@ -85,7 +85,7 @@ __device__ __forceinline__ std::uint32_t two_codes(float first, float second) {
                                   kIsE5M2 ? __NV_E5M2 : __NV_E4M3);
 }
 
-// 8 codes of a row, from `column` on, as far as `end`.
+// Stores 8 codes to a row from `column` on, none at or behind `end`. `in_packs`: all 8 at once.
 __device__ __forceinline__ void store_side(std::uint8_t* row, std::int64_t column, std::int64_t end,
                                            bool in_packs, uint2 codes) {
   if (in_packs) {

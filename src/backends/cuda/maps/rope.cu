@@ -23,7 +23,7 @@ struct Rotation {
   float sign;
 };
 
-// N angles from `i` on, as they are stored.
+// Reads N angles from `i` on, which are stored as `dtype`.
 template <int N>
 __device__ void read_angles(const void* data, DType dtype, std::int64_t i, float (&out)[N]) {
   const auto read = [&]<class T>(const T* from) {

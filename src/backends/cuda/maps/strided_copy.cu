@@ -13,7 +13,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kAhead = 4;  // chunks in flight per thread
 
-// The first element's offset from that of position 0; false: there is no room.
+// Sets `offset`, in elements, to where `position` puts the first element (0 for position 0). False,
+// after a report to `position.faults`, if the position is out of range.
 __device__ bool find_position(const Position& position, std::int64_t& offset) {
   offset = 0;
   if (position.data == nullptr) return true;

@@ -156,6 +156,7 @@ __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile til
 }
 
 // --- a warpgroup that multiplies -----------------------------------------------------------------
+// Multiplies its rows of each tile and adds the products of every block of K to float32 sums.
 template <int kN>
 class SplitConsumer {
   using Layout = SplitLayout<kN>;
