@@ -157,7 +157,7 @@ class OptionSet {
   // name.
   std::string in_flags(std::string_view text) const;
   // The same error with flags of this command in place of the field names that lower layers use.
-  // Of several flags of the field that the error is about, the one that was typed.
+  // The error is about the flag that was typed, where its field has several.
   Error in_flags(const Error& error) const;
   // Applies in_flags() to all help texts; called once, when all options are added.
   void show_flags();

@@ -48,7 +48,7 @@ struct Task {
   JobNeeds needs = {};
 };
 
-// What the scripts are made from: the command, its tasks, and where their results go.
+// Job scripts are made from this: the command, its tasks, and where their results go.
 struct Jobs {
   const Command& command;
   JobTasks lines;

@@ -12,8 +12,8 @@ namespace tracestep {
 // True if the row is of this run: no field that tells runs apart has another value. What the row
 // does not state is as usual, except the fields that all rows state (label_of()).
 bool is_of_run(const ResultRow& row, const RunSpec& run);
-// The same for rows of attention alone, by the fields that have a meaning there. `any_ops`: the
-// granularity may be another one.
+// True if the row, of attention alone, is of this run: it compares only the fields that have a
+// meaning there. `any_ops`: the granularity may differ.
 bool is_of_attention_run(const ResultRow& row, const RunSpec& run, bool any_ops);
 
 // Medians of our rows of the runs that published cells are of: eager, with naive attention, of

@@ -17,7 +17,7 @@
 
 namespace tracestep {
 
-// What a need is more than: the memory that is free, or the run's own limit.
+// The bound that a need exceeds: the memory that is free, or the run's own limit.
 enum class Bound : std::uint8_t { kFree, kLimit };
 
 // Thrown before anything is allocated. `requested_bytes` is everything that is needed, and
