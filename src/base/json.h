@@ -46,7 +46,7 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  // Each throws Error{kInput} when the value has another type.
+  // Return the value as this type; each throws Error{kInput} if it has another one.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_double() const;
@@ -63,7 +63,7 @@ class Json {
   void push_back(Json v);
   std::size_t size() const;
 
-  // `indent` < 0 gives one line. NaN and infinities are written as null.
+  // The value as JSON text; `indent` < 0 gives one line. NaN and infinities become null.
   std::string dump(int indent = -1) const;
   // Throws Error{kInput} with byte position; duplicate keys and trailing text are errors.
   // `where` names the file for the message.

@@ -15,7 +15,7 @@ class JsonEvents {
   virtual void null() = 0;
   virtual void boolean(bool value) = 0;
   virtual void integer(std::int64_t value) = 0;
-  // Also called for integers beyond 64 bits, and for -0, which has no integer form.
+  // Takes a real number, an integer beyond 64 bits, or -0, which has no integer form.
   virtual void real(double value) = 0;
   virtual void text(std::string& value) = 0;
   virtual void begin_object() = 0;

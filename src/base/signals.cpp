@@ -78,7 +78,7 @@ bool is_ignored(int number) {
   ::_exit(128 + number);
 }
 
-// The line that confirms it; empty: there is none.
+// Notes a signal to end and passes it to a child; returns the line that confirms it, or nothing.
 std::string hear_end(State& shared, const Taken& taken) {
   const bool is_echo = shared.received == taken.number && Clock::now() - shared.received_at < kEcho;
   if (shared.received != 0 && (is_echo || taken.number == SIGXCPU)) return {};
@@ -101,8 +101,8 @@ std::string hear_save(State& shared, const Taken& taken) {
   return fmt::format("{} received: {}", taken.name, shared.at_save);
 }
 
-// The wish is carried out before the line is written, and the line waits for nobody: stderr may be
-// a pipe that nobody reads.
+// Carries out a signal's wish, then writes the line that confirms it, if nobody has to wait for
+// that: stderr may be a pipe that nobody reads.
 void hear(const Taken& taken) {
   State& shared = state();
   std::unique_lock lock(shared.mutex);

@@ -36,7 +36,7 @@ std::string range_hint(const char* kind, T min, T max) {
   return fmt::format("give {}", kind);
 }
 
-// from_chars also takes "inf", "nan" and "infinity"; a number starts with a digit or a point.
+// True for a digit or a point, after "-": from_chars also takes "inf", "nan" and "infinity".
 bool starts_like_number(std::string_view text) {
   if (!text.empty() && text[0] == '-') text.remove_prefix(1);
   return !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));

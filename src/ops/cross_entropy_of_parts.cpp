@@ -36,7 +36,7 @@ struct OwnTargets {
   Val index, mine;  // both [N]
 };
 
-// `none`: the targets that are ignored, which stand for any other here.
+// Targets as indices into this rank's part; `none`: the ignored ones, which 0 stands for here.
 OwnTargets own_targets(Expansion e, const Val& none, DType dtype) {
   const RankGroup group = group_of(e.attrs);
   const auto out = e.builder.call(

@@ -112,7 +112,7 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
   return {{c.attrs.dtype("dtype"), scaled_product_shape(c)}};
 }
 
-// Scaled before they are multiplied: codes have magnitudes whose products float16 does not hold.
+// The product of the scaled codes: float16 does not hold products of codes that are not scaled.
 Val scaled_product(Expansion e, Val a, DType dtype) {
   const auto scaled = [&](Val codes, Val scale) { return mul(cast(codes, scale.dtype()), scale); };
   const Val y =

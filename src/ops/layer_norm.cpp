@@ -8,7 +8,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// `x` as that operand, with weights [width] from operand `weight` on.
+// Checks operand `x`, and from operand `weight` on that many `weights` [width].
 void check(const OpCall& c, int x, int weight, int weights) {
   rules::require_min_rank(c, x, 1);
   rules::require_floating(c, x);
