@@ -27,7 +27,7 @@ struct Turn {
   NodeId until = kNoNode;
   bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
 
-  // The last node of any lane that it waits for.
+  // The last of the nodes, of any lane, that this one waits for.
   NodeId last_wait() const { return std::ranges::max(waits); }
 };
 

@@ -21,7 +21,7 @@ std::vector<double> bytes_of_groups(const Program& program, const Node& node) {
   return out;
 }
 
-// The node by itself, in parts.
+// A program of the node alone, in the parts into which its op decomposes.
 Program parts_of(const Program& program, const Node& node) {
   Builder b("parts");
   std::vector<Val> inputs;

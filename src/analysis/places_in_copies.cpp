@@ -61,7 +61,7 @@ class Places {
     });
   }
 
-  // A view reads nothing itself; its readers read the base.
+  // Notes that `by` reads the value: of a view, it reads the base and the leaves.
   void read(ValueId id, NodeId by) {
     const auto note = [&](ValueId owner) {
       last_read_[at(owner)] = std::max(last_read_[at(owner)], by);

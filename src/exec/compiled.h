@@ -24,7 +24,7 @@ class CompiledExecutor final : public StepExecutor {
   // is checked against the plan.
   void run() override;
   void observe(RunObserver observer) override;
-  // The bytes stay in the arena until the next run, but outputs can no longer be read.
+  // Ends access to outputs, whose bytes stay in the arena until the next run.
   void release_outputs() override;
   bool is_captured() const override { return captured_ != nullptr; }
   std::optional<std::int64_t> kernels() const override;

@@ -52,7 +52,7 @@ class GuardedAllocator final : public AccountedAllocator {
   };
   using Damage = std::optional<std::string>;
 
-  // Remove and set the address sanitizer's poison; device memory has none.
+  // Allow or forbid access by the address sanitizer's poison; do nothing for device memory.
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);

@@ -37,7 +37,7 @@ class CallersProcesses final : public Processes {
     std::copy_n(all.begin(), bytes.size(), bytes.begin());
   }
   void wait_for_first() override { exchange(0); }
-  // Whoever started the processes ends them.
+  // Throws the line as an error: whoever started the processes ends them.
   [[noreturn]] void end_all(const std::string& line, int /*status*/) override {
     throw Error(ErrorCode::kFailed, "ranks", line);
   }
