@@ -65,15 +65,15 @@ bool Regions::may_join(const Node& node) const {
   });
 }
 
-// Elements and their sums over rows, as in norms: where a leaf that a node updates is also summed,
-// the planner writes it elsewhere.
+// True for elementwise ops and sums over rows, as in norms: where a leaf that a node updates is
+// also summed, the planner writes it elsewhere.
 bool Regions::may_join_updates(const Node& node) const {
   return node.op->fusion != Fusion::kPairs && std::ranges::all_of(node.outputs, [&](ValueId id) {
            return program_.type(id).count() > 0;
          });
 }
 
-// Data flows through views too, and an update comes after all readers of the old value.
+// Lists what runs after each node: readers, through views too, and updates of what it reads.
 void Regions::find_successors() {
   successors_.resize(program_.nodes.size());
   before_.resize(program_.nodes.size());
@@ -122,8 +122,8 @@ void Regions::count_span(const Members& region, int change) {
   for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
 }
 
-// A node from which no path leads back to `id` or before it: paths go forward, except inside a
-// region, whose nodes run together. All later nodes are such nodes too.
+// A node from which, and from later ones, no path leads back to `id` or before it: paths go
+// forward, except inside a region, whose nodes run together.
 NodeId Regions::point_of_no_return(NodeId id) const {
   while (spans_[at(id)] > 0) ++id;
   return id + 1;

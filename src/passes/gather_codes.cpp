@@ -66,7 +66,7 @@ class GatherCodes {
                                                                                     : nullptr;
   }
 
-  // One call makes the codes of all weights, so all must agree in dtype and attributes.
+  // True if one call can make the codes of this and the first: dtype and attributes must agree.
   bool is_like_the_first(const Node& quantize) const {
     if (order_.empty()) return true;
     const Node& first = *order_[0].quantize;
@@ -126,7 +126,7 @@ class GatherCodes {
     return out;
   }
 
-  // 0 where scales are current.
+  // The largest magnitude of the step before; 0 where scales are current.
   Val last_of(const Node& quantize) {
     if (!is_delayed(quantize)) {
       if (!none_) none_ = ops::fill(r_.builder(), 0.0, {DType::kF32, {1}});

@@ -23,7 +23,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// "layers.*" finds "layers.3" in "layers.3.attn.softmax"; empty: the path is not under the pattern.
+// What the pattern names of the path: "layers.*" of "layers.3.attn" names "layers.3"; "": nothing.
 std::string_view matched(std::string_view pattern, std::string_view path) {
   std::size_t p = 0, end = 0;
   while (true) {
@@ -38,8 +38,8 @@ std::string_view matched(std::string_view pattern, std::string_view path) {
   }
 }
 
-// As above, where "layers.*" at the start of a pattern stands for every block, whatever a module of
-// a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
+// As matched(), where "layers.*" at the start of a pattern stands for every block, whatever a
+// module of a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
 std::string_view matched_block(std::string_view pattern, std::string_view path) {
   const std::string_view block = layer_of(path);
   if (pattern == kBlocks) return block;
@@ -262,7 +262,7 @@ class Nested final : public OfParts {
     Values values = {};
   };
 
-  // cuts_[b]: the values made before block b that it or later blocks read.
+  // Fills cuts_: of block b, the values made before it that it or later blocks read.
   void find_cuts() {
     std::map<ValueId, int> last;  // the last block that reads the value
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

@@ -86,7 +86,7 @@ class RecomputeProfile::Walk {
     return in_backward && is_dropped(id) ? copies_[at(id)] : originals_[at(id)];
   }
 
-  // The copy, and before it those of what it is made from.
+  // Makes the copy of a value, and before it the copies from which it is made.
   void make(ValueId id) {
     if (!is_dropped(id) || copies_[at(id)].from >= 0) return;
     const NodeId maker = step_.program_.value(id).producer;
