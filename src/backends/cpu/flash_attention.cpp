@@ -252,7 +252,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   finish_rows(f, s, s.o, head, first, 0, count);
 }
 
-// The result without keys: zeros, as there is nothing to average.
+// Writes the result without keys: zeros, as there is nothing to average.
 void write_nothing(const Forward& f, const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (f.y) std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));

@@ -103,7 +103,7 @@ void grad_row(const GradOperands& o, std::int64_t row, std::int64_t width, float
   });
 }
 
-// `to` becomes the sum of `blocks` rows that lie `stride` floats apart.
+// Sets `to` to the sum of `blocks` rows that lie `stride` floats apart.
 void sum_blocks(const float* partials, std::int64_t blocks, std::int64_t stride,
                 const TensorRef& to, std::int64_t width) {
   if (to.data == nullptr) return;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
-// A request of less than a huge page gets ordinary ones: the guarded allocator maps each block by
-// itself, and the system would clear 2 MiB for every one.
+// True for a request that gets ordinary pages, of less than a huge one: the guarded allocator maps
+// each block by itself, and the system would clear 2 MiB for every one.
 bool is_small(std::int64_t bytes) {
   return bytes < kHugePage;
 }

@@ -70,7 +70,7 @@ void send_at_once(const Connection& connection) {
   ::setsockopt(connection.socket(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// At least 0, and no more than poll() takes.
+// The time left for poll(): at least 0, and no more than poll() takes.
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
