@@ -8,7 +8,7 @@
 
 namespace tracestep::cuda {
 
-// Rows of accumulators times factors.
+// Multiplies the rows of accumulators by factors.
 template <int K>
 __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[2]) {
 #pragma unroll

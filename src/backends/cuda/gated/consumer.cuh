@@ -71,8 +71,8 @@ class GatedConsumer {
     }
   }
 
-  // sum_ = the products of a tile. A stage is given back once the products of the next one are
-  // under way.
+  // Sets sum_ to the products of a tile. A stage is given back once the products of the next one
+  // are under way.
   __device__ __forceinline__ void multiply() {
     int before = -1;
 #pragma unroll

@@ -100,7 +100,7 @@ __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
   return y;
 }
 
-// x: [outer..., positions, D] → y, dense. Item i is a pack of a row in a group of kAhead heads.
+// Rotates x: [outer..., positions, D] → y, dense. Item i is a pack of a row in kAhead heads.
 template <class T, int N, bool kPacked, bool kHalves, class Index>
 __global__ void __launch_bounds__(kThreads)
     rotate_pairs_kernel(Predecessors before, const T* x, T* y, Rotation r, Index count) {

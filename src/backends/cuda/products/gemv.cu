@@ -57,7 +57,7 @@ int stages_of(GemvArgs a) {
   return std::min(free_bytes / per_stage, kMostStages);
 }
 
-// A block for each multiprocessor, or more where its sums would not fit.
+// How many blocks run: one for each multiprocessor, or more where its sums would not fit.
 std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
   constexpr std::int64_t kMostSums = 4096;  // the most sums that a block keeps
   const std::int64_t sums = a.units * a.rows_of_unit() * a.shares;
@@ -82,7 +82,7 @@ void plan_shares(GemvArgs& a) {
   }
 }
 
-// Blocks: one of a multiprocessor where there are rings, else as many as hide the latency of loads.
+// Plans one block of a multiprocessor where there are rings, else as many as hide loads' latency.
 template <class T>
 LaunchSize plan_blocks(GemvArgs& a, int multiprocessors, bool has_copies) {
   constexpr std::int64_t kDirectBlocks = 8;

@@ -38,7 +38,7 @@ __device__ void multiply_packs(const RowPack<T>& w, const RowPack<T>& x, float& 
   for (int i = 0; i < kPack<T>; ++i) sum = fmaf(a[i], b[i], sum);
 }
 
-// Share `share` of the products of one warp: whole rounds of words, so that each warp reads what is
+// Adds one warp's share of the products: whole rounds of words, so that each warp reads what is
 // adjacent.
 template <class T, int kRows>
 __device__ void multiply_share(const ThinArgs& a, const T* const (&rows)[kColumns], int begin,

@@ -22,9 +22,9 @@ struct Scaled {
   __device__ float operator()(float x) const { return x * factor; }
 };
 
-// A lane's share of map(x[0]), ..., map(x[count - 1]). Long sums are sums of partial sums, to keep
-// rounding errors small; map(neutral) must be neutral. The elements of a lane and their order are
-// the same for all T with the same pack size.
+// Reduces a lane's share of map(x[0]), ..., map(x[count - 1]). Long sums are sums of partial sums,
+// to keep rounding errors small; map(neutral) must be neutral. The elements of a lane and their
+// order are the same for all T with the same pack size.
 template <class F, class Map, int kPackSize = 0, class T>
 __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, int lanes) {
   constexpr int kSize = kPackSize > 0 ? kPackSize : kPack<T>;

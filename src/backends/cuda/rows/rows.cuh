@@ -66,8 +66,8 @@ struct Packs {
   Index first, step;
 };
 
-// kCount packs of `row`. Elements outside [0, visible) become `outside`; nothing outside [0, width)
-// is read. `aligned`: the packs are aligned in this row (shifts of operands may differ).
+// Loads kCount packs. Elements outside [0, visible) become `outside`; nothing outside [0, width) is
+// read. `aligned`: the packs are aligned in this row (shifts of operands may differ).
 template <int kCount, class T, int kSize, class Index>
 __device__ inline void load_row(const T* row, const Packs<Index>& packs, Index visible, Index width,
                                 bool aligned, T outside, Pack<T, kSize> (&out)[kCount]) {
@@ -146,7 +146,7 @@ __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   return warp_reduce<F>(x);
 }
 
-// An array in registers, combined in pairs.
+// Combines an array in registers, in pairs.
 template <class F, int kCount>
 __device__ inline float fold_in_pairs(const float* x) {
   if constexpr (kCount == 1) {

@@ -19,7 +19,7 @@ std::string readable(const char* mangled) {
   return status == 0 && text != nullptr ? std::string(text.get()) : std::string(mangled);
 }
 
-// Names of copies as nsys and Kineto write them.
+// The name of a copy as nsys and Kineto write it.
 std::string copy_name(std::uint8_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "Memcpy HtoD";
