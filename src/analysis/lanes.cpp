@@ -153,7 +153,7 @@ class Turns {
     });
   }
 
-  // Lanes beside lane 0 meet there alone.
+  // Checks that lane 0 has waited for what other lanes did with the buffer: lanes meet there alone.
   void check_met(NodeId node, std::size_t buffer) const {
     for (int lane = 1; lane < kLaneCount; ++lane) {
       const Beside& other = beside_[at(lane)];

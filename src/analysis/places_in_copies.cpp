@@ -103,7 +103,7 @@ class Places {
            last_read_[at(id)] <= copy.update;
   }
 
-  // Gradients that are one product lie beside each other if their copies do.
+  // Places gradients that are one product beside each other, if their copies lie so.
   void place_gradients() {
     std::map<ValueId, std::vector<Copy>> by_value;
     for (const Copy& copy : copies_) by_value[base(copy.gradient)].push_back(copy);

@@ -28,7 +28,7 @@ void check_arity(const OpDef& op, std::size_t given) {
   fail_usage(op, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
 }
 
-// Inputs have memory of their own: executors allocate them.
+// Checks a leaf's place in its block. Inputs have memory of their own: executors allocate them.
 void check_part(LeafKind kind, std::string_view name, const Type& type, const BlockPart& part) {
   if (part.block.empty()) return;
   if (kind == LeafKind::kInput) fail_usage("program", "input {} cannot be part of a block", name);

@@ -5,7 +5,7 @@
 namespace tracestep::readers {
 namespace {
 
-// Windows from the layer "max_window_layers" on, where they are switched on.
+// Reads windows, of layers from "max_window_layers" on, where they are switched on.
 void read_qwen_windows(Fields& f, ModelConfig& c, std::int64_t usual_full) {
   const bool is_on = f.flag("use_sliding_window", false);
   const Json* first = f.find("max_window_layers");
@@ -85,7 +85,7 @@ void read_olmo2(Fields& f, ModelConfig& c) {
   c.qk_norm = QkNorm::kToken;
 }
 
-// Layers with a window are not scaled.
+// Reads OLMo 3, where the rotation is not scaled in layers with a window.
 void read_olmo3(Fields& f, ModelConfig& c) {
   c.rope_theta = 500000.0;
   read_olmo2(f, c);

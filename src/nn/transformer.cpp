@@ -35,7 +35,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// Biases lie side by side where the rows of their weights do; `in`: the length of these rows.
+// The place of a bias: biases lie as the rows of their weights do. `in`: the length of these rows.
 BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   if (weight.block.empty()) return {};
   constexpr std::string_view kWeight = ".weight";
@@ -111,7 +111,7 @@ class Model {
     return out;
   }
 
-  // Rows of documents: positions begin anew with each. Bounds: i64 [B,T].
+  // The context for rows of documents: positions begin anew with each. Bounds: i64 [B,T].
   AttentionContext packed(const DocumentBounds& documents) {
     const Type type = documents.starts.type();
     AttentionContext out = full_context(type.shape[1]);

@@ -59,7 +59,7 @@ Shape places_of(const Shape& q) {
   return out;
 }
 
-// Bounds hold in rows of which each query is a key, too.
+// Checks the bounds of documents, if there are any: each query must be a key, too.
 void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;

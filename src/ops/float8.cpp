@@ -39,7 +39,7 @@ std::vector<Val> quantize_decomposed(Expansion e) {
   return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
-// The last operand is the magnitude of a step before.
+// Result types with a last operand, the magnitude of a step before, which is returned, too.
 std::vector<Type> delayed_types(const OpCall& c) {
   std::vector<Type> out = quantized_types(c);
   const auto at = static_cast<int>(c.inputs.size()) - 1;

@@ -42,9 +42,9 @@ Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
   return e.builder.call1("matmul_add", {a, b, affine(c, beta)});
 }
 
-// With Z = c^¼·X the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both products but the
-// first add to what is there. Where there are more rows than columns, G = Zᵀ·Z stands on the other
-// side: the products are as small, and nothing is transposed.
+// Iterates with Z = c^¼·X: the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both
+// products but the first add to what is there. Where there are more rows than columns, G = Zᵀ·Z
+// stands on the other side: the products are as small, and nothing is transposed.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const bool is_tall = x.shape().back(1) > x.shape().back(0);

@@ -24,7 +24,7 @@ std::vector<AttrDef> weight_code_attrs() {
   return out;
 }
 
-// Weights have one kind of codes, and one dtype on the way to them.
+// Checks the dtypes: weights have one kind of codes, and one dtype on the way to them.
 void require_weight_codes(const OpCall& c) {
   const DType dtype = c.attrs.dtype("dtype"), through = c.attrs.dtype("through");
   const bool is_exact = dtype == DType::kF64 && through == DType::kF64;

@@ -47,7 +47,7 @@ constexpr int kManyThreads = 4;
 // Threads that a cut by shape alone keeps busy, and cycles to take one of its blocks.
 constexpr double kUsualThreads = 16, kTaking = 2e3;
 
-// Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.
+// Plans to share rows that several blocks read, in panels of equal size. False if that cannot be.
 bool choose_sharing(GemmPlan& plan, bool shares) {
   plan.shares_a = shares;
   plan.panel_blocks = plan.blocks_m;
@@ -88,7 +88,7 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
 
-// Panels whose packed operands take no more than kSharedBytes each. Returns whether there are any.
+// Chooses panels whose packed operands take at most kSharedBytes each. False if there are none.
 bool choose_panels(GemmPlan& plan) {
   constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
   constexpr std::int64_t kDeep = 2048;  // elements of K that leave room for many blocks beside it
@@ -158,8 +158,8 @@ bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
   return true;
 }
 
-// Blocks of the result for many threads, which share what is packed: the smaller operand, or both
-// where that does not fit. Returns whether there are any.
+// Chooses blocks of the result for many threads, which share what is packed: the smaller operand,
+// or both where that does not fit. Returns whether there are any.
 bool choose_shared_blocks(GemmPlan& plan, bool is_bf16) {
   if (plan.batch > 1) return false;
   if (choose_narrow_blocks(plan, is_bf16)) return true;

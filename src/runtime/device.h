@@ -127,7 +127,7 @@ class Device {
   // time; the issuing thread orders them by lane events.
   virtual void* stream() { return nullptr; }
   virtual void* stream_beside(int /*lane*/) { return stream(); }
-  // Room for `count` events; nullptr: the device has one lane.
+  // Makes `count` events; nullptr if the device has one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
   // The group in which the device is a rank; nullptr: it runs alone. The group must outlive
   // everything that is prepared while it is set.

@@ -88,7 +88,7 @@ class CallersGroup final : public Communicator {
   void sum(void* data, std::int64_t count, const char* dtype) const {
     if (count > 0) check(ranks_.sum(ranks_.context, data, count, dtype), "sum");
   }
-  // Numbers of 16 bits are added up in float32 and rounded once.
+  // Adds numbers of 16 bits up in float32, rounded once.
   template <class T>
   void sum_widened(T* data, std::int64_t count, T (*narrow)(float)) {
     wide_.resize(static_cast<std::size_t>(count));
