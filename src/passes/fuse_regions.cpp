@@ -181,9 +181,9 @@ bool Regions::are_of_one_module(int a, int b) const {
   return path_of(a) == path_of(b);
 }
 
-// Regions that read the same operand, or views of it, as the rotations of q and k do: those that
-// follow one another, and those of one module in any order. Others may lie far apart, and what they
-// share would live as long.
+// Joins regions that read the same operand, or views of it, as the rotations of q and k do: those
+// that follow one another, and those of one module in any order. Others may lie far apart, and what
+// they share would live as long.
 void Regions::join_siblings() {
   std::vector<std::vector<NodeId>> readers(program_.values.size());  // by base
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

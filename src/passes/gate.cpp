@@ -106,7 +106,7 @@ class Gate {
     return whole;
   }
 
-  // The first SwiGLU of a product; one that is computed again for backward reads its halves.
+  // The product and its first SwiGLU, if `gating` is that; one computed again for backward is not.
   std::optional<Forward> forward_of(NodeId gating) const {
     const Node& n = node(gating);
     if (n.op->name != "swiglu") return std::nullopt;

@@ -106,7 +106,7 @@ class GatherCodes {
     made_ = call("quantize_parts", operands, attrs);
   }
 
-  // Casts of a leaf, which stand in front of its gather.
+  // Copies the casts of a leaf, which stand in front of its gather.
   void copy_part(ValueId id) {
     const NodeId maker = program_.value(id).producer;
     if (maker == kNoNode || r_.has(id)) return;
@@ -150,7 +150,7 @@ class GatherCodes {
     r_.replace(*weight.quantize, results);
   }
 
-  // Works in the phase of the first reader: backward gathers codes again and needs no older ones.
+  // Transposes codes in the first reader's phase: backward gathers again and needs no older ones.
   void transpose_for(const Node& reader, ValueId id) {
     const auto found = of_transposed_.find(id);
     if (found == of_transposed_.end() || r_.has(id)) return;

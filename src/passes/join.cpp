@@ -80,7 +80,7 @@ class Join {
   }
 
  private:
-  // nullopt: another node reads a result, which would then come too late.
+  // The node as a member; nullopt if another node reads a result, which would then come too late.
   std::optional<Member> member_of(const Node& node) const {
     Member out{&node};
     for (ValueId id : node.outputs) {

@@ -72,7 +72,7 @@ class KeepCodes {
     return only != kNoNode && &program_.node(only) == &reader;
   }
 
-  // --- what can be kept ---
+  // --- what can be kept: weights whose narrow copies only quantizing nodes read ---
   std::optional<Weight> weight_of(const Node& quantize) {
     const ValueId x = quantize.inputs[0];
     const Node* block = maker_of(x);
@@ -228,7 +228,7 @@ class KeepCodes {
     return ops::slice(r.map(updates_.at(last.base)), 0, last.offset, last.offset + 1);
   }
 
-  // lr, step_size, and the optional ones.
+  // The operands of all updates: lr, step_size, and the optional ones.
   std::vector<Val> factors(const Rewriter& r) const {
     std::vector<Val> out;
     for (std::size_t i = kTensors; i < like_->inputs.size(); ++i) {

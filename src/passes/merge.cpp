@@ -78,7 +78,7 @@ class Merge {
     rewriter_.copy(node(id), inputs);
     return true;
   }
-  // A slice where the value is an operand of one of the assemblies; nullopt: it is not there yet.
+  // The new value, or a slice if it is an operand of one of the assemblies; nullopt: not there yet.
   std::optional<Val> slice_or_value(ValueId id, const std::vector<AssemblyId>& assemblies) {
     const auto found = merges_.assembled.find(id);
     const bool is_slice = found != merges_.assembled.end() &&

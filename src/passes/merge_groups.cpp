@@ -63,7 +63,7 @@ class Finder {
     return out;
   }
 
-  // The operand that is a part of a block; nullopt: the node is no product of one.
+  // The node as a product with a part of a block; nullopt if it is none.
   std::optional<MergedProduct> product_with_part(NodeId id) const {
     if (id == kNoNode || !node(id).op->product) return std::nullopt;
     for (int i : {0, 1}) {
@@ -317,7 +317,7 @@ class Finder {
       }
     }
   }
-  // Products that no merged one stands for; none, if something else reads an operand as well.
+  // Products of the operands that no merged one stands for; none if another op reads an operand.
   std::vector<NodeId> other_readers(const SummedProducts& sum) const {
     std::vector<NodeId> out;
     for (const MergedProduct& m : sum.products.members) {

@@ -252,7 +252,7 @@ class OptimizerPass {
     return context_.rounds_weights && pair.parameter.dtype() == DType::kBF16;
   }
 
-  // Parameters in float64 keep their moments in it.
+  // True if moments are kept in 8 bits; parameters in float64 keep theirs in it.
   bool is_coded(const Pair& pair) const {
     return options_.moments == Moments::k8Bit && pair.parameter.dtype() != DType::kF64;
   }
@@ -444,7 +444,7 @@ class OptimizerPass {
             {"rounds_weight", rounds_weight(pair)}};
   }
 
-  // Moments in 8 bits: codes, and a scale for each block of them.
+  // Updates with moments in 8 bits: codes, and a scale for each block of them.
   void update_coded(Builder& b, const Pair& pair, const Use& use) const {
     std::vector<Val> states;
     for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {

@@ -83,7 +83,7 @@ class Quantizer {
   using Key = std::vector<std::int64_t>;
   static constexpr std::int64_t kFirstAxis = 0;
 
-  // States with an element for each operand that will be quantized.
+  // Adds states with an element for each operand that will be quantized.
   void keep_largest() {
     std::set<Key> operands;
     for (const Node& node : program_.nodes) {

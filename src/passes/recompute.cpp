@@ -225,7 +225,7 @@ class Groups final : public OfParts {
 
  private:
   void start(NodeId reader) override { part_ = part_of(reader); }
-  // Constants are made for each part that reads them.
+  // The key of a copy: constants are made for each part that reads them.
   std::pair<int, ValueId> key(ValueId id) const {
     const int part = maker_part(id);
     return {part == kShared ? part_ : part, id};

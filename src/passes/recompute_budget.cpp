@@ -159,8 +159,8 @@ class BudgetSolver::Search {
     least_name_ = words_for(candidate);
   }
 
-  // Groups of every size: mostly larger ones take longer, but not always. Of sizes that make the
-  // same number of groups only the smallest is tried.
+  // Tries groups of every size: mostly larger ones take longer, but not always. Of sizes that make
+  // the same number of groups only the smallest is tried.
   void whole_blocks() {
     const int blocks = choices_.block_count();
     int groups = 0;

@@ -168,8 +168,8 @@ std::vector<std::vector<NodeId>> RecomputeProfile::by_place(const Again& again) 
   return out;
 }
 
-// Values that late blocks keep are alive for the shortest time: of nodes at the same place, the
-// last one is tried first, and the others only when it fits.
+// Removes nodes as long as that fits. Values that late blocks keep are alive for the shortest time:
+// of nodes at the same place, the last one is tried first, and the others only when it fits.
 Again RecomputeProfile::lightened(Again again, std::int64_t limit_bytes) const {
   constexpr double kLeastShare = 1e-6;  // what takes no room comes in the order of its time
   Profile now = of(again), then;
