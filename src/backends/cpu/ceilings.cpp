@@ -100,7 +100,7 @@ float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
 #endif
   return run_fma<Floats>(steps);
 }
-// Pass 0: copy, 1: streaming copy, 2: triad, 3: update; elements begin <= i < begin + n of arrays.
+// Runs pass 0: copy, 1: streaming copy, 2: triad, 3: update, on n elements from `begin` on.
 void stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
   float *a = arrays[0] + begin, *b = arrays[1] + begin, *c = arrays[2] + begin;
   switch (pass) {
@@ -179,7 +179,7 @@ class Array {
   void* data_;
 };
 
-// Seconds of one pass over all elements by all threads, the best of several: a ceiling.
+// The seconds of one pass over all elements by all threads, the best of several: a ceiling.
 double best_pass(int threads, int pass, std::int64_t count, float* const* arrays, int repeats) {
   struct Work {
     int pass;

@@ -136,7 +136,7 @@ struct VectorProducts {
                  float* dst) {
     pack_across<kRows>(rows, stride, count, width, dst);
   }
-  // Keys, as they are multiplied with slopes.
+  // Packs keys as they are multiplied with slopes.
   void pack_keys_along(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
                        float* dst) {
     pack_along(rows, stride, count, width, dst);
@@ -152,7 +152,7 @@ struct VectorProducts {
                           std::int64_t width, float* dst) {
     pack_along(rows, stride, count, width, dst);
   }
-  // Scores of queries that were scaled when they were packed.
+  // Computes scores; the queries were scaled when they were packed.
   void score(const Sight& sight, std::int64_t queries, std::int64_t width, float,
              const float* packed_keys, const float* packed_queries, float* panel) {
     score_panel(sight, queries, width, packed_keys, packed_queries, panel);

@@ -274,8 +274,8 @@ HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k
 }
 #endif
 
-// Strips of kWidth: dst[(j / kWidth) * kWidth * k + i * kWidth + j % kWidth] is element (j, i) for
-// j < count, i < k, and zero up to the end of the last strip. One of the strides is 1.
+// Packs strips of kWidth: dst[(j / kWidth) * kWidth * k + i * kWidth + j % kWidth] is element (j,
+// i) for j < count, i < k, and zero up to the end of the last strip. One of the strides is 1.
 template <std::int64_t kWidth, class T>
 HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                        std::int64_t count, std::int64_t k, float* dst) {
@@ -497,7 +497,7 @@ struct VectorStrips {
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
   }
-  // Strips of b, one behind the other, and products with them: as multiply(), of n columns.
+  // Packs strips of b, one behind the other; the next function multiplies as multiply(), n columns.
   template <class T>
   static void pack_columns_of_b(const Panel<T>& b, float* dst) {
     pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);

@@ -140,7 +140,7 @@ float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
          (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
-// Columns j.. of b over one turn of K.
+// The columns j.. of b over the stretch of K of this block.
 template <class P>
 Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));

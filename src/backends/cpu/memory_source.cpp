@@ -33,7 +33,7 @@ std::byte* map_pages(std::int64_t bytes) {
   return raw == MAP_FAILED ? nullptr : static_cast<std::byte*>(raw);
 }
 
-// Begins on a huge page: one more than needed is mapped, then both ends are cut off.
+// Maps memory from a huge page's start: one page more than needed, whose ends are then cut off.
 std::byte* map_huge_pages(std::int64_t wanted) {
   std::byte* const begin = map_pages(wanted + kHugePage);
   if (begin == nullptr) return nullptr;

@@ -205,7 +205,7 @@ HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t s
   for (int i = 0; i < 16; ++i) hn::Store(x[i], du, words + i * kTilePairs);
 }
 
-// Panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
+// Packs panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
 inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
                                         std::int64_t stride_i, std::int64_t count, std::int64_t k,
                                         float* dst) {

@@ -40,7 +40,7 @@ int needed(std::string_view name, std::int64_t least, std::int64_t most,
   return *out;
 }
 
-// Jobs and steps that share a host get ports of their own, but for one pair in ten thousand.
+// The port for a step: jobs and steps on a host share one only in one of ten thousand pairs.
 int port_of_step() {
   constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
   const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),

@@ -205,7 +205,7 @@ class BackwardWarp {
     return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
-  // Scores become probabilities, 2^kShift times their size.
+  // Turns scores into probabilities, 2^kShift times their size.
   __device__ __forceinline__ void exponentiate(Scores& s, const Passing& y,
                                                const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -230,8 +230,8 @@ class BackwardWarp {
     }
   }
 
-  // Keys after the last, and those that a query must not see, get probability 0. (Queries after the
-  // last: lse2 is infinite there.)
+  // Gives keys after the last, and those that a query must not see, probability 0. (Queries after
+  // the last: lse2 is infinite there.)
   __device__ __forceinline__ void mask(Scores& s, const Passing& y) const {
     if (!tile_.hides_any(p_, warp_first_, y.row)) return;
     const int g = lane_ >> 2, t = lane_ & 3;

@@ -186,7 +186,7 @@ struct Fragments {
   std::uint32_t word[kParts][kMT][kN / 16][4];
 };
 
-// Accumulators of one product become left operands of the next without leaving the registers.
+// Makes accumulators of one product left operands of the next without leaving the registers.
 template <class E, int kParts, int kMT, int kN>
 __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
                                                const float (&from)[kMT][kN / 8][4]) {
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
   }
 }
 
-// Fragments that warps exchange through shared memory: 512 bytes each, four words per lane.
+// Stores a fragment for other warps to shared memory: 512 bytes each, four words per lane.
 __device__ __forceinline__ void store_fragment(std::uint32_t to, const std::uint32_t (&word)[4],
                                                int lane) {
   store_shared(to + lane * 16, make_uint4(word[0], word[1], word[2], word[3]));

@@ -58,7 +58,7 @@ __device__ __forceinline__ Pack<T, kSide> no_elements() {
   return out;
 }
 
-// 8 neighbouring elements of a row that has `left` more, zeros behind them.
+// Loads 8 neighbouring elements of a row that has `left` more, zeros behind them.
 template <class T>
 __device__ __forceinline__ Pack<T, kSide> load_side(const T* from, std::int64_t left,
                                                     bool has_packs) {

@@ -85,7 +85,7 @@ template <int N, class... X>
 inline constexpr int kPacksAhead =
     N == 1 ? 4 : std::clamp(64 / (N * static_cast<int>((sizeof(X) + ... + 0))), 2, 4);
 
-// A thread's packs are `first`, first + kMapThreads, …
+// Loads a thread's packs of an operand: `first`, first + kMapThreads, …
 template <int N, int kAhead, class X, class Index>
 __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs) {
   Loaded<X, N, kAhead> out;
@@ -97,7 +97,7 @@ __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs)
   return out;
 }
 
-// As above, at `offsets`. An operand that repeats has one element where others have a pack.
+// Loads packs at `offsets`. An operand that repeats has one element where others have a pack.
 template <int N, int kOperand, class X, int kAhead, int kOperands>
 __device__ Loaded<X, N, kAhead> load_strided(const X* x, bool repeats,
                                              const std::int64_t (&offsets)[kAhead][kOperands]) {

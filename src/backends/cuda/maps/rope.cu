@@ -38,7 +38,7 @@ __device__ void read_angles(const void* data, DType dtype, std::int64_t i, float
   }
 }
 
-// N elements of a row that is aligned to them (packed), or not.
+// Reads N elements of a row that is aligned to them (packed), or not.
 template <int N, bool kPacked, class T>
 __device__ Pack<T, N> read_row(const T* from) {
   if constexpr (kPacked) {
@@ -51,8 +51,8 @@ __device__ Pack<T, N> read_row(const T* from) {
   }
 }
 
-// Pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart, N/2
-// from each half.
+// Reads pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart,
+// N/2 from each half.
 template <int N, bool kPacked, bool kHalves, class T>
 __device__ Pack<T, N> read_pairs(const T* row, std::int64_t i, std::int64_t half) {
   if constexpr (!kHalves) {

@@ -79,7 +79,7 @@ struct Walk {
   }
 };
 
-// `strides[k]` are those of operand k over `shape`.
+// Makes a walk over `shape`, dimensions merged where possible. `strides[k]`: those of operand k.
 template <int kOperands>
 Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperands>& strides) {
   Walk<kOperands> out;

@@ -142,7 +142,7 @@ class Ring {
 };
 
 // --- the row x ----------------------------------------------------------------------------------
-// A pack at any address.
+// Loads a pack from any address.
 template <class T>
 __device__ RowPack<T> load_pack(const T* from, bool as_packs) {
   if (as_packs) return RowPack<T>::load(from);

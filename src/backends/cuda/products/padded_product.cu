@@ -16,7 +16,7 @@ struct Rows {
   std::int64_t rows, columns, leading;
 };
 
-// Words of `from` to `to`; zeros where `from` has none. A warp takes a segment of a row.
+// Copies words of `from` to `to`; zeros where `from` has none. A warp takes a segment of a row.
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
     copy_rows_kernel(Predecessors before, Rows from, Rows to, std::uint32_t segments) {

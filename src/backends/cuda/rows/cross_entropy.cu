@@ -140,7 +140,7 @@ struct RowGradient {
     one = 1.0f + lost;
   }
 
-  // `hit`: which element is the target's, outside [0, kPack<T>) if none is.
+  // The gradient of a pack. `hit`: which element is the target, outside [0, kPack<T>) if none is.
   template <class T>
   __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
     constexpr int kSize = kPack<T>;

@@ -299,9 +299,9 @@ __device__ void store_partials(const GradientArgs& args, float* partials,
   }
 }
 
-// Teams of `lanes` threads take the rows of the block in turn. Where rows can be moved in packs,
-// the next ones are loaded while these are worked on. A team works on kTogether rows at once: rows
-// of 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
+// Makes gradients by teams of `lanes` threads that take the rows of the block in turn. If rows move
+// in packs, the next ones are loaded meanwhile. A team works on kTogether rows at once: rows of
+// 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
 // with half as many waits for a sum.
 template <class T, int N, bool kCentred, int kTogether = 1>
 __global__ void __launch_bounds__(kWidest / kHeld<N>)

@@ -78,7 +78,7 @@ void CUPTIAPI see_graph_node(void*, CUpti_CallbackDomain, CUpti_CallbackId call,
   }
 }
 
-// Records and host times share one clock.
+// Gives CUPTI the host's clock, so that records and host times share one.
 std::uint64_t CUPTIAPI host_clock() {
   return static_cast<std::uint64_t>(now_ns());
 }
