@@ -143,8 +143,8 @@ struct BackwardTile {
   }
 
  private:
-  // Heads come one after the other. Causal: the first keys are seen by most queries and go first.
-  // In ordered mode a block waits for that of the next keys, so there the last keys go first.
+  // Takes block x, heads one after the other. Causal: the first keys are seen by most, so go first.
+  // In ordered mode a block waits for that of the next keys: there the last keys go first.
   __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
     const int place = x % p.key_blocks;
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
