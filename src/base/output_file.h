@@ -53,7 +53,7 @@ class OutputFile {
 // True if the path is written to directly: "-" and /dev/stdout, /dev/fd/N, a device, a FIFO, or a
 // link to one of these.
 bool is_stream(const std::filesystem::path& path);
-// Opens such a path for writing; a FIFO only when it has a reader. Throws Error{kOutput}.
+// Opens a path that is_stream() for writing; a FIFO only if it has a reader. Throws Error{kOutput}.
 FileHandle open_stream(const std::filesystem::path& path);
 
 // Writes `text` in the same all-or-nothing way.

@@ -231,7 +231,7 @@ class ChunkFfn {
                       std::int64_t{1}, std::max<std::int64_t>(region.rows / kLeastRows, 1));
   }
 
-  // --- the chunks -------------------------------------------------------------------------------
+  // --- the chunks: a region is emitted at its last node, and nodes that read it wait for that ---
   void emit(NodeId id) {
     const Region* region = region_of_[at(id)];
     if (region != nullptr) {

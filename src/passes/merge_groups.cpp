@@ -103,7 +103,7 @@ class Finder {
     return false;
   }
 
-  // --- one operand with all parts of a block ---
+  // --- products of one operand with all parts of a block, which become one product ---
   void find_products_with_blocks() {
     std::map<std::string, std::vector<MergedProduct>> found;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -276,7 +276,7 @@ class Finder {
     });
   }
 
-  // --- one value with all operands of such a sum ---
+  // --- products of one value with all operands of such a sum, which become one product ---
   void find_products_of_assemblies() {
     for (const auto& [root, sum] : out_.sums) {
       for (const SummedProducts& group : sum.groups) find_products_of_assembly(group);

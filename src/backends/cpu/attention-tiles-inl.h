@@ -135,7 +135,7 @@ inline bool takes_tiles([[maybe_unused]] Bf16Products way, [[maybe_unused]] DTyp
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Calls f with the tiles that such heads are multiplied by; returns false where there are none.
+// Calls f with the tiles that heads of these are multiplied by; returns false if there are none.
 template <class F>
 bool with_tiles(Bf16Products way, DType dtype, std::int64_t width, const F& f) {
   if (!takes_tiles(way, dtype, width)) return false;

@@ -68,8 +68,8 @@ struct Pairs {
 };
 #endif
 
-// The register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k · kStrideK and
-// b is a packed strip. The rows c of the result are fetched meanwhile.
+// Computes a register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k ·
+// kStrideK and b is a packed strip. The rows c of the result are fetched meanwhile.
 template <class Strips, std::int64_t kTile, std::int64_t kStrideR, std::int64_t kStrideK>
 HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
                               const float* HWY_RESTRICT b, const float* c, std::int64_t ldc,
@@ -128,7 +128,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// The last rows of a block take the smallest tile that holds them.
+// Multiplies a tile of kTile rows; the last rows of a block take the smallest one that holds them.
 template <class Strips, std::int64_t kTile>
 HWY_INLINE void tile_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
                             float* c, std::int64_t ldc) {

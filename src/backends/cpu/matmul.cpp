@@ -98,7 +98,7 @@ void with_packing(const Product& p, const F& f) {
   f(Packing<BF16, VectorStrips<Floats>>());
 }
 
-// Packs rows `row`.. of a block, `count` of them, over one turn of K.
+// Packs rows `row`.. of a block, `count` of them, over the block's stretch of K.
 template <class P>
 void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t count,
                float* packed) {
@@ -113,7 +113,7 @@ struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// Which turn of K, among those that are packed of a panel, begins with element k_begin.
+// The index of the stretch of K that begins with k_begin, among those that are packed of a panel.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
@@ -121,7 +121,7 @@ std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begi
          k_begin % p.plan.block_k / P::turn(p.plan);
 }
 
-// Where the turn of K with element k_begin of a block of rows is packed for all threads.
+// Where the stretch of K from k_begin on of a block of rows is packed for all threads.
 template <class P>
 float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
@@ -147,7 +147,7 @@ Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   return {data, p.b.outer_stride, p.b.k_stride, x.n, x.k};
 }
 
-// Goes to the first turn of K at `k` or behind, which ends at `end`.
+// Goes to the first packed stretch of K at `k` or behind, which ends at `end`.
 template <class P>
 void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   const std::int64_t chunk_end = (k / p.plan.block_k + 1) * p.plan.block_k;

@@ -134,8 +134,8 @@ HWY_INLINE V exp(V x) {
   return {hn::Mul(q, power)};
 }
 
-// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: as above, to base two, without the low part
-// of its logarithm and with the addition in place of the last multiplication.
+// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: computed as exp() is, to base two, without
+// the low part of its logarithm and with the addition in place of the last multiplication.
 HWY_INLINE V one_plus_exp_of_minus(V x) {
   const D d;
   const DU du;

@@ -53,7 +53,7 @@ HWY_NOINLINE inline void finish(const TensorRef& y, std::int64_t begin, std::int
   from_floats(buffer.data, n, y.dtype, y.as<std::byte>() + bytes);
 }
 
-// A result of any strides, with destination() and finish() as above.
+// A result of any strides, with its own destination() and finish().
 class StridedResult {
  public:
   explicit StridedResult(const TensorRef& y) : y_(y), walk_(y) {}

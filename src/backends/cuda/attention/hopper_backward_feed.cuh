@@ -276,8 +276,8 @@ __device__ __forceinline__ void add_release(int* address) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
 }
 
-// Waits for a turn at dQ, and no longer than some seconds: bounds that contradict each other may
-// name turns that never come, and must not hang the device.
+// Waits until `wanted` blocks have added to dQ, and no longer than some seconds: bounds that
+// contradict each other may name turns that never come, and must not hang the device.
 __device__ __forceinline__ void wait_for_turn(const int* turn, int wanted) {
   constexpr int kMostPolls = 1 << 22;
   for (int i = 0; i < kMostPolls && load_acquire(turn) < wanted; ++i) {

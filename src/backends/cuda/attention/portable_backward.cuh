@@ -358,7 +358,7 @@ class BackwardWarp {
     }
   }
 
-  // --- results -----------------------------------------------------------------------------------
+  // --- results: sums are scaled and stored ------------------------------------------------------
   __device__ __forceinline__ void finish() {
     // It is computed again, as registers were scarce until here.
     const BackwardScaling scaling = find_scaling<T, Traits::kGradient>(p_, tile_.batch_head);

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kLanes = 8;  // threads to a row
 constexpr int kRowsPerBlock = kThreads / kLanes;
 
-// Eight elements of a row from `column` on; those at or after `width` are zeros.
+// Loads eight elements of a row from `column` on; those at or after `width` are zeros.
 template <class T>
 __device__ __forceinline__ void load_eight(float (&x)[8], const T* row, int column, int width,
                                            bool is_aligned) {

@@ -138,7 +138,7 @@ class LibraryGatedMatmul final : public PreparedKernel {
     gating_->launch({inputs, outputs}, context);
   }
 
-  // Room in the workspace for gates that nobody else reads.
+  // The room in the workspace for gates that nobody else reads; throws if there is none.
   void* spare(const LaunchOperands& at) const {
     const std::int64_t bytes = 2 * half_bytes_ * spec_.outputs[0].shape[0];
     if (spec_.workspace_bytes >= kCudaGemmWorkspaceBytes + bytes)

@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- the op -----------------------------------------------------------------------------------
+// --- the op: launches rows with many members in blocks of their own, then all others ------------
 template <class T, int N, class Base>
 void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Base base) {
   const TensorRef& y = call.outputs[0];

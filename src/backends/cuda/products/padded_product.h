@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Such a product, prepared once for one problem.
+// A product of padded copies, prepared once for one problem.
 class PaddedProduct {
  public:
   // True if padding pays, there is workspace for it (operands may be stored otherwise than was

@@ -293,7 +293,7 @@ void softmax_grad(const KernelCall& call) {
   });
 }
 
-// --- log-sum-exp ------------------------------------------------------------------------------
+// --- log-sum-exp, of each row in one pass -----------------------------------------------------
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kOnlineThreads, 2)
     log_sum_exp_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,
