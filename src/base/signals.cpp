@@ -25,7 +25,7 @@ struct Taken {
   Wish wish = Wish::kEnd;
 };
 using Clock = std::chrono::steady_clock;
-// timeout(1) sends its signal to the program and to the program's group: that is one wish.
+// Within this time a signal is one wish: timeout(1) sends it to the program and to its group.
 constexpr std::chrono::milliseconds kEcho{100};
 // SIGALRM and SIGXCPU are limits of time (`alarm` before exec, `ulimit -S -t`). Of SIGUSR1 and
 // SIGUSR2, job systems send one or the other before a limit.

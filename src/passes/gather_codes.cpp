@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Not 0: none of it runs again in backward.
+// The epoch of these nodes; not 0, since none of them runs again in backward.
 constexpr int kOnce = 1;
 
 // A weight whose gather nothing but a quantization reads.

@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Not 0: refresh_codes never runs again in backward.
+// The epoch of refresh_codes; not 0, since it never runs again in backward.
 constexpr int kOnce = 1;
 
 // A parameter whose narrow copy nothing but a quantization reads.

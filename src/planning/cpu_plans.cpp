@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kStripK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
-// b is packed strip by strip, so only the result limits its width: the caches should keep a block
-// of it from one stretch of K to the next.
+// The widest block of b. Strips are packed one by one, so only the result limits it: the caches
+// should keep a block of that from one stretch of K to the next.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -42,7 +42,7 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
 // The most bytes of a panel of blocks of a that is packed once for all threads.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
-// From so many threads on one operand, or both, are packed once for all.
+// The fewest threads for which one operand, or both, are packed once for all.
 constexpr int kManyThreads = 4;
 // Threads that a cut by shape alone keeps busy, and cycles to take one of its blocks.
 constexpr double kUsualThreads = 16, kTaking = 2e3;

@@ -483,7 +483,7 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
-// Where lse is so large that its rounding shows in the weights, these are summed once beforehand,
+// The lse from which on its rounding shows in the weights: these are then summed once beforehand,
 // and lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 

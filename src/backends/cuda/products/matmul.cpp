@@ -125,7 +125,7 @@ bool takes_bias(const GemmProblem& p, const Gemm& gemm) {
          gemm.takes(p);
 }
 
-// Where the library does not add a bias, it adds rows of it that were copied to y.
+// Multiplies matrices. Where the library adds no bias, rows of it are first copied to y.
 class Matmul final : public PreparedKernel {
  public:
   Matmul(KernelSpec spec, const CudaStream& stream)

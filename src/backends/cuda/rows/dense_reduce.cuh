@@ -51,7 +51,7 @@ __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, i
   return total;
 }
 
-// y = finish(Σ partials), by one block.
+// Sets y = finish(Σ partials), by one block.
 inline constexpr unsigned kFinishThreads = 1024;
 
 template <class Finish>
@@ -74,8 +74,8 @@ void sum_partials(const KernelCall& call, const float* partials, std::int64_t co
          count, y, finish);
 }
 
-// y[i] = the combination of partials[0, i], ..., partials[parts - 1, i]. A block takes `columns` (a
-// power of two) neighbours; its other threads share the parts.
+// Sets y[i] to the combination of partials[0, i], ..., partials[parts - 1, i]. A block takes
+// `columns` (a power of two) neighbours; its other threads share the parts.
 inline constexpr int kCombineThreads = 256;
 
 template <class F>
