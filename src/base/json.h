@@ -58,7 +58,7 @@ class Json {
   const Json* find(std::string_view key) const;
   // The member `key`; Error{kInput} naming the key when it is missing.
   const Json& at(std::string_view key) const;
-  // Object: the member `key`, added (as null) when missing.
+  // The member `key` of an object, added (as null) when missing.
   Json& operator[](std::string_view key);
   void push_back(Json v);
   std::size_t size() const;

@@ -214,7 +214,7 @@ class Parser {
     builder.set_memory(names[name], Memory::kHost);
   }
 
-  // 'in "BLOCK" at OFFSET of COUNT', or nothing.
+  // Reads 'in "BLOCK" at OFFSET of COUNT', if it is there.
   BlockPart part() {
     BlockPart out;
     if (!accept_word("in")) return out;

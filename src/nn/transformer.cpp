@@ -25,7 +25,7 @@ class BlockOf {
   std::int64_t rows(std::size_t index) const { return rows_[index]; }
 
  private:
-  // Unsigned, since a product too large is refused only when the weight is made.
+  // The elements of a part; unsigned, since too many are refused only when the weight is made.
   std::uint64_t count(std::size_t i) const {
     return static_cast<std::uint64_t>(rows_[i]) * static_cast<std::uint64_t>(in_);
   }

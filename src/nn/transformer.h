@@ -18,7 +18,7 @@
 
 namespace tracestep {
 
-// tokens: i64 [B,T] → logits [B,T,V]. `weights`: the dtype that parameters are stored in.
+// The logits of tokens: i64 [B,T] → [B,T,V]. `weights`: the dtype that parameters are stored in.
 Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights = DType::kF32);
 
 struct BatchShape {
@@ -26,7 +26,7 @@ struct BatchShape {
   std::int64_t context = 128;  // T
 };
 
-// Input "tokens" [B,T]; output "logits" [B,T,V].
+// The forward program: input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 // The loss from which backward starts.

@@ -23,7 +23,7 @@ bool has_window(const Attrs& attrs) {
   return attrs.integer("window") > 0;
 }
 
-// scale · x, capped, and -inf where a row's window has ended.
+// The scores scale · x, capped, and -inf where a row's window has ended.
 Val limited(Expansion e, Val x, Val position) {
   Builder& b = e.builder;
   x = affine(x, e.attrs.real("scale"));

@@ -34,8 +34,8 @@ Val norm_of_each(Val x) {
   return unary("sqrt", sum(rows, {rank - 2}, true));
 }
 
-// beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C is scaled
-// in front of the product.
+// Computes beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C
+// is scaled in front of the product.
 Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
   if (is_low_precision(c.dtype()))
     return e.builder.call1("matmul_add", {a, b, c}, {{"beta", beta}});

@@ -24,7 +24,7 @@ constexpr std::int64_t kLeastRows = 1024;
 // The inner tensor of a chunk is as large as this share of what the feed-forward reads.
 constexpr std::int64_t kShareOfInput = 4;
 
-// "layers.3.ffn" of a node within it; empty: the node is in no feed-forward.
+// The feed-forward that a node is in, "layers.3.ffn"; empty: the node is in none.
 std::string_view ffn_of(const Node& node) {
   const std::string_view path = node.origin().path, layer = layer_of(path);
   if (layer.empty() || path.size() <= layer.size()) return {};

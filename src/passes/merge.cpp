@@ -298,7 +298,7 @@ class Merge {
 };
 
 // --- what backward keeps ------------------------------------------------------------------------
-// The slice of a merged product or views of it: what something other than a view reads.
+// The slice of a merged product, or views of it, that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];

@@ -59,7 +59,7 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
-// `adds`: whether the product is added to a tensor.
+// Plans a product. `adds`: whether it is added to a tensor.
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 

@@ -79,7 +79,7 @@ inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_sec
   p.section_heads = heads_of_section;
 }
 
-// `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
+// Launches forward. `counter`: 4 bytes of scratch to hand out tiles as blocks come free, or null.
 template <class Traits>
 cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
                                   const LaunchStream& stream) {
