@@ -65,8 +65,8 @@ class Json {
 
   // The value as JSON text; `indent` < 0 gives one line. NaN and infinities become null.
   std::string dump(int indent = -1) const;
-  // Throws Error{kInput} with byte position; duplicate keys and trailing text are errors.
-  // `where` names the file for the message.
+  // Parses a text. Throws Error{kInput} with byte position, also for duplicate keys and trailing
+  // text. `where` names the file for the message.
   static Json parse(std::string_view text, const std::string& where);
 
   friend bool operator==(const Json& a, const Json& b);

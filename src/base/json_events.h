@@ -28,7 +28,7 @@ class JsonEvents {
 // Deeper nesting is refused.
 inline constexpr std::size_t kMaxJsonDepth = 256;
 
-// Needs at most three times the memory of the longest string in `text`. Errors: kInput with the
+// Parses a text in at most three times the memory of its longest string. Errors: kInput with the
 // byte position, for text that is not JSON in UTF-8, for trailing text and for nesting beyond
 // kMaxJsonDepth; `where` names the file.
 void parse_json(std::string_view text, const std::string& where, JsonEvents& events);

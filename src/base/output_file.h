@@ -25,7 +25,7 @@ class OutputFile {
   // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
   // file that is_own_or_empty() does not know, where `about` is the field that gave the path.
   explicit OutputFile(const std::filesystem::path& path, const About& about = "file");
-  // A member of one of our folders: a symbolic link with this name is replaced, never followed.
+  // Writes a member of one of our folders: a symbolic link of that name is replaced, not followed.
   OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
   ~OutputFile();

@@ -51,7 +51,7 @@ std::vector<Type> gathered_type(const OpCall& c) {
   return {out};
 }
 
-// Additions of the rank that owns a part of `count` elements.
+// How many additions the rank makes that owns a part of `count` elements.
 std::int64_t additions(const OpCall& c, std::int64_t count) {
   const std::int64_t ranks = c.attrs.integer("ranks");
   return (ranks - 1) * part_count(count, ranks);

@@ -165,7 +165,7 @@ class Fuser {
     return &nodes_[at(region)];
   }
 
-  // Returns a node without results where fusing gains nothing.
+  // The fused node of a region, without results where fusing gains nothing.
   FusedNode fused_node(const Members& region) const {
     if (region.empty()) return {};
     const std::vector<ValueId> plain = regions_.results_of(region);

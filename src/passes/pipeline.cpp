@@ -147,7 +147,7 @@ std::vector<Pass> memory_passes() {
   };
 }
 
-// Kernels that do several things, their operands, and the order.
+// Passes that choose kernels which do several things, their operands, and the order.
 std::vector<Pass> kernel_passes() {
   return {
       {.name = "overwrite",

@@ -103,7 +103,7 @@ class Recomputer {
  protected:
   using Values = std::map<ValueId, Val>;
 
-  // Called before the operands of a backward node are looked up.
+  // Notes a node of backward, before its operands are looked up.
   virtual void start(NodeId reader) = 0;
   // Where the copy of a value is stored; nullptr: it has none yet.
   virtual const Val* lookup(ValueId id) const = 0;

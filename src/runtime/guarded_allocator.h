@@ -23,7 +23,7 @@ namespace tracestep {
 // were overwritten, after they have done their work.
 class GuardedAllocator final : public AccountedAllocator {
  public:
-  // Throws Error{kUsage} when the source has no real memory.
+  // Takes memory from `source`; throws Error{kUsage} when that has no real memory.
   GuardedAllocator(std::string device, MemorySource& source);
   ~GuardedAllocator() override;  // Logs damage instead of throwing.
 

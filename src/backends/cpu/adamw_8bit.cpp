@@ -50,7 +50,7 @@ HWY_INLINE void decode(const std::uint8_t* codes, float scale, float* to) {
   }
 }
 
-// Returns the scale.
+// Codes the moments of a block, and returns their scale.
 template <class Moment>
 HWY_INLINE float encode(const float* x, const std::uint32_t* noise, std::uint8_t* codes) {
   const DU du;

@@ -91,7 +91,7 @@ void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
       &f);
 }
 
-// Elements of a chunk where each stands for itself: long stretches where there are many elements,
+// How many elements a chunk has where each stands for itself: long stretches where there are many,
 // as streams from memory begin slowly, but no fewer than sixteen chunks for each thread.
 inline std::int64_t chunk_of_tiles(std::int64_t count, int threads) {
   constexpr std::int64_t kMost = 4 * kChunk;

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
   }
 }
 
-// Runs behind the kernel above: checks that the scale fits, or else makes the codes again.
+// Runs behind renewed_codes_kernel: checks that the scale fits, or else makes codes again.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     checked_weights_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();

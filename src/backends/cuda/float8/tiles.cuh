@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   }
 }
 
-// Runs behind the kernel above: checks that the scale fits, or else makes the codes again, with the
-// largest magnitude that was found.
+// Runs behind delayed_codes_kernel: checks that the scale fits, or else makes the codes again, with
+// the largest magnitude that was found.
 template <class S, bool kIsE5M2>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     checked_codes_kernel(Predecessors before, S source, Codes to, Delay delay) {

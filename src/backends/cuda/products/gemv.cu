@@ -48,7 +48,7 @@ std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   return blocks;
 }
 
-// Stages that each warp's ring has room for; none are more than there are rounds.
+// How many stages each warp's ring has room for; none are more than there are rounds.
 template <class T>
 int stages_of(GemvArgs a) {
   a.stages = 0;
@@ -64,8 +64,8 @@ std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
   return std::min(a.units, ceil_div(sums, kMostSums * multiprocessors) * multiprocessors);
 }
 
-// Shares of a row: so many that no warp is idle, and so short that a ring has several stages. The
-// order of additions follows from them, so they are the same on every card.
+// Cuts rows into shares: so many that no warp is idle, and so short that a ring has several stages.
+// The order of additions follows from them, so they are the same on every card.
 template <class T>
 void plan_shares(GemvArgs& a) {
   constexpr int kMultiprocessors = 132, kEnoughStages = 3, kMostBytes = 4096;

@@ -34,9 +34,9 @@ struct RowPlan {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & ((1u << shift) - 1)); }
 };
 
-// Lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
-// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes`
-// are walked in a loop.
+// Plans lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
+// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes` are
+// walked in a loop.
 inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most_lanes,
                          unsigned threads = 128) {
   const auto wanted = static_cast<unsigned>(
@@ -47,14 +47,14 @@ inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most
           static_cast<int>(std::bit_width(lanes)) - 1};
 }
 
-// Packs that cover a row of `width` elements at `data` and all rows behind it.
+// How many packs cover a row of `width` elements at `data`, and any row behind it.
 template <class T>
 std::int64_t packs_of_rows(const void* data, std::int64_t width) {
   const bool aligned = is_aligned(data, 16) && width % kPack<T> == 0;
   return ceil_div(width + (aligned ? 0 : kPack<T> - 1), kPack<T>);
 }
 
-// Elements of the row's first pack that lie before the row.
+// How many elements of the row's first pack lie before the row.
 template <class T, int kSize = kPack<T>>
 __device__ inline int pack_shift(const T* row) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kSize);

@@ -19,7 +19,7 @@ class TuningFile {
   TuningFile(std::string path, const std::string& device, const std::string& library);
 
   std::optional<AlgorithmBits> find(const std::string& problem) const;
-  // Throws Error{kOutput} when the file cannot be written.
+  // Stores a problem's algorithm; throws Error{kOutput} when the file cannot be written.
   void add(const std::string& problem, const AlgorithmBits& algorithm, double microseconds);
 
  private:
