@@ -47,9 +47,9 @@ bool contiguous(int input, const Type& type, const Strides& strides);
 bool unit_inner_stride(int input, const Type& type, const Strides& strides);
 
 // --- cost --------------------------------------------------------------------------------------
-// `per_element` operations for each element of result 0.
+// A rule that counts `per_element` operations for each element of result 0.
 std::function<std::int64_t(const OpCall&)> per_result(std::int64_t per_element);
-// `per_element` operations for each element of operand `input`.
+// A rule that counts `per_element` operations for each element of operand `input`.
 std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t per_element);
 
 }  // namespace tracestep::rules

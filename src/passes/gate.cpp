@@ -166,7 +166,7 @@ class Gate {
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }
 
-  // Puts the node where the gradients of SwiGLU were: recomputed gates exist by then.
+  // Puts one node where the gradients of SwiGLU were: recomputed gates exist by then.
   void emit(const Backward& b) {
     const Node& product = node(b.product);
     const auto guard = r_.from(product);

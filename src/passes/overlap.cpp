@@ -206,7 +206,7 @@ class OverlapPass {
     TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
   }
 
-  // True if all operands are there; a collective's result is when the next one has been issued.
+  // True if all operands are there; those from a collective are once the next one has been issued.
   bool is_ready(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
   }
