@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kStripK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
-// b is packed strip by strip, so only the result limits its width: the caches should keep a block
-// of it from one stretch of K to the next.
+// The widest block of b. Strips are packed one by one, so only the result limits it: the caches
+// should keep a block of that from one stretch of K to the next.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -42,12 +42,12 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
 // The most bytes of a panel of blocks of a that is packed once for all threads.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
-// From so many threads on one operand, or both, are packed once for all.
+// The fewest threads for which one operand, or both, are packed once for all.
 constexpr int kManyThreads = 4;
 // Threads that a cut by shape alone keeps busy, and cycles to take one of its blocks.
 constexpr double kUsualThreads = 16, kTaking = 2e3;
 
-// Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.
+// Plans to share rows that several blocks read, in panels of equal size. False if that cannot be.
 bool choose_sharing(GemmPlan& plan, bool shares) {
   plan.shares_a = shares;
   plan.panel_blocks = plan.blocks_m;
@@ -88,7 +88,7 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
 
-// Panels whose packed operands take no more than kSharedBytes each. Returns whether there are any.
+// Chooses panels whose packed operands take at most kSharedBytes each. False if there are none.
 bool choose_panels(GemmPlan& plan) {
   constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
   constexpr std::int64_t kDeep = 2048;  // elements of K that leave room for many blocks beside it
@@ -158,8 +158,8 @@ bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
   return true;
 }
 
-// Blocks of the result for many threads, which share what is packed: the smaller operand, or both
-// where that does not fit. Returns whether there are any.
+// Chooses blocks of the result for many threads, which share what is packed: the smaller operand,
+// or both where that does not fit. Returns whether there are any.
 bool choose_shared_blocks(GemmPlan& plan, bool is_bf16) {
   if (plan.batch > 1) return false;
   if (choose_narrow_blocks(plan, is_bf16)) return true;

@@ -47,7 +47,7 @@ struct GemmPlan {
     return (shares_a ? 0 : packed_a()) + (shares_b ? 0 : packed_b()) + block;
   }
   // The floats of what is packed for all threads: of a, then of b, whose columns stand side by side
-  // for each turn of K; then the sums that are kept between panels of K.
+  // for each packed stretch of K; then the sums that are kept between panels of K.
   std::int64_t shared_a_floats() const;
   std::int64_t shared_b_floats() const;
   bool keeps_sums() const { return shares_b && result_block > 0 && panel_blocks_k < blocks_k; }
@@ -59,7 +59,7 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
-// `adds`: whether the product is added to a tensor.
+// Plans a product. `adds`: whether it is added to a tensor.
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 

@@ -34,7 +34,7 @@ struct Matrix {
   }
 };
 
-// The batch dimensions collapse to one stride (the op record takes nothing else).
+// The stride to which the batch dimensions collapse (the op record takes nothing else).
 std::int64_t batch_stride(const TensorRef& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
@@ -54,7 +54,7 @@ struct Block {
   std::int64_t first_k = 0, k_begin = 0, k = 0;
 };
 
-// With one row (column) the other stride may be anything: make exactly one of them 1.
+// Makes exactly one of the strides 1: with one row (column) the other may be anything.
 void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
   if (outer == 1 && x.k_stride != 1) x.outer_stride = 1;
   if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
@@ -79,7 +79,7 @@ template <class T_, class Strips_>
 struct Packing {
   using T = T_;
   using Strips = Strips_;
-  // A turn of K: as much as a packed strip holds. A block of bfloat16 that is widened takes two.
+  // The k that a packed strip holds at a time. A block of bfloat16 that is widened takes two.
   static std::int64_t turn(const GemmPlan& plan) { return plan.strip_k * Strips::kPerStep; }
 };
 
@@ -98,7 +98,7 @@ void with_packing(const Product& p, const F& f) {
   f(Packing<BF16, VectorStrips<Floats>>());
 }
 
-// Packs rows `row`.. of a block, `count` of them, over one turn of K.
+// Packs rows `row`.. of a block, `count` of them, over the block's stretch of K.
 template <class P>
 void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t count,
                float* packed) {
@@ -113,7 +113,7 @@ struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// Which turn of K, among those that are packed of a panel, begins with element k_begin.
+// The index of the stretch of K that begins with k_begin, among those that are packed of a panel.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
@@ -121,7 +121,7 @@ std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begi
          k_begin % p.plan.block_k / P::turn(p.plan);
 }
 
-// Where the turn of K with element k_begin of a block of rows is packed for all threads.
+// Where the stretch of K from k_begin on of a block of rows is packed for all threads.
 template <class P>
 float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
@@ -140,14 +140,14 @@ float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
          (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
-// Columns j.. of b over one turn of K.
+// The columns j.. of b over the stretch of K of this block.
 template <class P>
 Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));
   return {data, p.b.outer_stride, p.b.k_stride, x.n, x.k};
 }
 
-// Goes to the first turn of K at `k` or behind, which ends at `end`.
+// Goes to the first packed stretch of K at `k` or behind, which ends at `end`.
 template <class P>
 void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   const std::int64_t chunk_end = (k / p.plan.block_k + 1) * p.plan.block_k;
@@ -155,9 +155,9 @@ void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   x.k = std::min({P::turn(p.plan), chunk_end - k, end - k});
 }
 
-// c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order. a is packed
-// in `packed_a` unless it is shared, as `block` of its panel. `after` is the block whose columns
-// are likely to come next on this thread.
+// Computes c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order. a is
+// packed in `packed_a` unless it is shared, as `block` of its panel. `after` is the block whose
+// columns are likely to come next on this thread.
 template <class P>
 void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after,
                     std::int64_t last_k, std::int64_t block, float* packed_a, float* strip,
@@ -176,8 +176,8 @@ void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after
   }
 }
 
-// The same where b is shared: from the K at which the panel begins on to last_k. a is packed in
-// `packed_a` unless it is shared, too.
+// Does as multiply_block() if b is shared: from the K at which the panel begins on to last_k. a is
+// packed in `packed_a` unless it is shared, too.
 template <class P>
 void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std::int64_t last_k,
                            std::int64_t block, float* packed_a, float* c, std::int64_t ldc) {
@@ -231,7 +231,7 @@ void pack_shared_columns(const Product& p, const PanelOf& panel, std::int64_t jo
   }
 }
 
-// sum[i] += factor · x[begin + i]
+// Adds sum[i] += factor · x[begin + i].
 void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float factor,
               float* sum) {
   const auto bytes = static_cast<std::int64_t>(size_of(x.dtype));
@@ -249,7 +249,7 @@ void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float 
   }
 }
 
-// y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias), which may overwrite `sum`.
+// Sets y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias); may overwrite `sum`.
 void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t count) {
   const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
   if (p.addend != nullptr) add_part(*p.addend, begin, count, p.beta, sum);
@@ -325,8 +325,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
 }
 
-// All blocks of a panel: what is shared is packed first, by all threads for all threads, b unless
-// the panel before had it, too.
+// Computes all blocks of a panel. What is shared is packed first, by all threads for all threads, b
+// unless the panel before had it, too.
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
   if (plan.shares_a || plan.shares_b) {
@@ -352,7 +352,7 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
   });
 }
 
-// One panel after the other: rows of the same columns, and all of K for one part of the result.
+// Computes one panel after the other: rows of the same columns, and all of K for one part of y.
 void run_panels(const KernelCall& call, const Product& p) {
   const GemmPlan& plan = p.plan;
   PanelOf panel;
@@ -369,7 +369,7 @@ void run_panels(const KernelCall& call, const Product& p) {
   }
 }
 
-// The parts of K are added in their order.
+// Adds the parts of K in their order, and writes the sums.
 void combine(const KernelCall& call, const Product& p) {
   const std::int64_t count = p.y.count();
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
@@ -401,7 +401,7 @@ float dot_row(const std::byte* row, DType dtype, const float* x, std::int64_t k)
   return static_cast<float>(total);
 }
 
-// Rows that lie side by side: all of them at once, one k after the other.
+// Multiplies rows that lie side by side with x, all of them at once, one k after the other.
 void add_columns(const Matrix& w, const std::byte* first, const float* x, std::int64_t k,
                  std::int64_t rows, float* y) {
   const auto step = w.k_stride * static_cast<std::int64_t>(size_of(w.dtype));
@@ -457,7 +457,7 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
   }
 }
 
-// A sum of no products: y = beta · c.
+// Sets y = beta · c, for a sum of no products.
 void scale_addend(const TensorRef& c, float beta, const TensorRef& y) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
   if (beta == 1.0f) {

@@ -29,7 +29,7 @@ static_assert(kColumns == 2 * kTileRows && kLanes == kTilePairs);
 
 // The processor's tiles, eight registers, named by numbers: accumulators 0 to 3, operands 4 to 7.
 struct ProcessorTiles {
-  // All registers are whole tiles.
+  // Configures all registers as whole tiles.
   ProcessorTiles() {
     struct alignas(64) Configuration {
       std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -40,7 +40,7 @@ struct ProcessorTiles {
     static const Configuration configuration;
     asm volatile("ldtilecfg %0" : : "m"(configuration));
   }
-  // Threads without data in tiles are switched faster.
+  // Releases the tiles: threads without data in tiles are switched faster.
   ~ProcessorTiles() { asm volatile("tilerelease" : : : "memory"); }
   ProcessorTiles(const ProcessorTiles&) = delete;
   ProcessorTiles& operator=(const ProcessorTiles&) = delete;
@@ -49,7 +49,7 @@ struct ProcessorTiles {
   HWY_INLINE void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(kTo));
   }
-  // Rows are `stride` bytes apart.
+  // Loads a tile whose rows are `stride` bytes apart.
   template <int kTo>
   HWY_INLINE void load(const float* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTo) : "memory");
@@ -58,7 +58,7 @@ struct ProcessorTiles {
   HWY_INLINE void store(float* to, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kFrom) : "memory");
   }
-  // sum += a b
+  // Adds a product: sum += a b.
   template <int kSum, int kA, int kB>
   HWY_INLINE void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
@@ -125,7 +125,7 @@ struct EmulatedTiles {
   alignas(64) float tiles_[8][kTileFloats];
 };
 
-// Sixteen rows of sixteen words, their columns made rows.
+// Transposes sixteen rows of sixteen words.
 HWY_INLINE void transpose_words(hn::Vec<DU> (&x)[16]) {
   __m512i t[16];
 #pragma GCC unroll 16
@@ -179,7 +179,7 @@ HWY_INLINE hn::Vec<DU> load_joined(const BF16* lower, const BF16* upper, std::in
   return upper == nullptr ? low : hn::Or(low, hn::ShiftLeft<16>(widened(upper)));
 }
 
-// One tile of a: row r has the pairs of a(r, ·), 16 rows along j of which `rows` count, and `k`
+// Packs a tile of a: row r has the pairs of a(r, ·), 16 rows along j of which `rows` count, and `k`
 // elements of K of which 32 fit. One of the strides is 1.
 HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                           std::int64_t rows, std::int64_t k, float* dst) {
@@ -205,7 +205,7 @@ HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t s
   for (int i = 0; i < 16; ++i) hn::Store(x[i], du, words + i * kTilePairs);
 }
 
-// Panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
+// Packs panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
 inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
                                         std::int64_t stride_i, std::int64_t count, std::int64_t k,
                                         float* dst) {
@@ -221,8 +221,8 @@ inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// One strip of b, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and zeros up
-// to a whole tile.
+// Packs a strip of b, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and
+// zeros up to a whole tile.
 inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
                                          std::int64_t stride_i, std::int64_t columns,
                                          std::int64_t k, float* dst) {
@@ -249,7 +249,7 @@ inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// c[16 kDown, 16 kAcross] (+)= a panel of rows times a strip, `depth` tiles of K.
+// Computes c[16 kDown, 16 kAcross] (+)= a panel of rows times a strip, `depth` tiles of K.
 template <int kDown, int kAcross, class Tiles>
 HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth, const float* a,
                                const float* b, float* c, std::int64_t ldc) {
@@ -291,8 +291,8 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
   if constexpr (kDown > 1 && kAcross > 1) tiles.template store<3>(lower + kTileRows, ldc * kFloat);
 }
 
-// As multiply_tiles(), of `rows` and `columns` of up to 32: tiles are whole, so what is narrower is
-// multiplied beside the result.
+// Does as multiply_tiles(), for `rows` and `columns` of up to 32: tiles are whole, so what is
+// narrower is multiplied beside the result.
 template <class Tiles>
 HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth, const float* a,
                               const float* b, std::int64_t rows, std::int64_t columns, float* c,
