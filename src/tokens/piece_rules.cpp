@@ -52,7 +52,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t index) {
   return out;
 }
 
-// A double array: each unit says where those of the next bytes lie, and whether a text ends there.
+// True if no unit of `trie` (a double array) points outside it or, where texts end, of `texts`.
 bool stays_within(std::string_view trie, std::string_view texts) {
   const std::size_t count = trie.size() / kUnitBytes;
   for (std::size_t at = 0; at < count; ++at) {

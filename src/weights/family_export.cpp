@@ -93,7 +93,7 @@ Json llama_document(const ModelConfig& m, DType dtype) {
   return out;
 }
 
-// The text part of a multimodal model as the family that it is alone, whose files it is written as.
+// The config.json of a multimodal model's text part as the model that it is alone.
 Json alone_document(const Json& given, const ReadModel& read) {
   constexpr const char* kOfTheWhole[] = {"vision_", "image_", "video_", "rope_", "architectures"};
   Json out = Json::object();
@@ -130,7 +130,7 @@ struct Config {
   std::string family, text;
 };
 
-// `dtype`: nullopt: what the document says of it stays.
+// The origin's config.json for this model. `dtype`: of its weights; nullopt: as the origin says.
 Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const fs::path path = what.origin / kConfig;
   if (!is_model_folder(what.origin)) InputFile(path, kWhere);  // fails, and says why
