@@ -46,7 +46,7 @@ class Buffers {
   std::vector<MappedBuffer> buffers_;
 };
 
-// A result of forward: neither a leaf, nor a copy of a weight, nor scratch memory.
+// True for a result of forward: neither a leaf, nor a copy of a weight, nor scratch memory.
 bool is_result(const MappedBuffer& b) {
   return b.phase == Phase::kForward &&
          (b.category == Category::kActivation || b.category == Category::kTemporary);

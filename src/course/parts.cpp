@@ -19,7 +19,7 @@ struct PartsRow {
   ReplayVerdict verdict = {};
 };
 
-// Attention's products, or the only one of them that is given.
+// The time of attention's products, or of the only one of them that is given.
 double products_of(const PublishedParts& p) {
   if (std::isfinite(p.products_ms)) return p.products_ms;
   return std::isfinite(p.values_ms) ? p.scores_ms + p.values_ms : p.scores_ms;
@@ -29,7 +29,7 @@ ReplayVerdict not_compared(std::string why) {
   return {Agreement::kNotCompared, "not_compared", std::move(why)};
 }
 
-// The float32 row beside one under autocast.
+// Finds the float32 row of the same cell; nullptr: there is none.
 const PublishedParts* in_fp32(const Published& published, const PublishedParts& p) {
   const auto found = std::ranges::find_if(published.parts, [&](const PublishedParts& other) {
     return other.study == p.study && other.table == p.table && other.size == p.size &&

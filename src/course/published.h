@@ -34,7 +34,7 @@ struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // The name of the device; empty: not stated.
 };
-// Error{kInput} as for read_result(), or for a CSV file whose columns identify no cell.
+// Reads rows. Error{kInput} as read_result(), or for a CSV file whose columns identify no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
