@@ -62,7 +62,7 @@ void complete(AttentionOptions& o) {
   }
 }
 
-// The values of a field as an axis.
+// Makes an axis of the field's values in the grid.
 Axis<AttentionSpec> axis_of(const RunGrid& grid, std::string_view field) {
   Axis<AttentionSpec> out;
   for (const RunChange& change : grid.changes(field)) {

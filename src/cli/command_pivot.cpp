@@ -53,7 +53,7 @@ std::string column_meant(const Table& table, const std::string& asked) {
   return out.empty() ? asked : out;
 }
 
-// "mode step, precision fp32": what all rows have in common, without settings that are as usual.
+// Says what all rows have in common, "mode step, precision fp32", without usual settings.
 std::string common_keys(const Table& table, const pages::Pivot& pivot) {
   std::vector<std::string> out;
   if (table.rows.empty()) return {};

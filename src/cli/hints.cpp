@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// A hint for the host's memory: changes of the device's bytes would not help.
+// The hint if the host's memory ran out, where changes of the device's bytes would not help.
 std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;

@@ -149,7 +149,7 @@ void check_kind(const char* flag, DeviceKind kind, const Place& place) {
               "name what the jobs run on by --device");
 }
 
-// A calibration that is named may be of another device than this machine's: of the nodes.
+// Where predicted times come from; a calibration that is named may be of the nodes' device.
 TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& command) {
   if (!plan.has_time) return without_times("no times: nothing predicts those of this command");
   if (plan.runs.empty()) return without_times("times: as given");
@@ -171,7 +171,7 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
   }
 }
 
-// "step:3,4;attention:0": numbers of one stage stand together.
+// Names cells for --cell, "step:3,4;attention:0": the numbers of one stage stand together.
 std::string names_of(std::span<const PlannedCell> cells) {
   std::string out, last;
   for (const PlannedCell& cell : cells) {
@@ -185,8 +185,8 @@ std::string names_of(std::span<const PlannedCell> cells) {
   return out;
 }
 
-// Cells that are compared with each other are one task: those with the same values of the command's
-// fields, or every one by itself.
+// Divides cells into tasks. Cells that are compared, which have the same values of the command's
+// fields, are one task; without such fields, each cell is one.
 void divide_cells(const std::vector<PlannedCell>& cells, Jobs& jobs) {
   std::map<std::string, std::size_t> known;
   for (const PlannedCell& cell : cells) {
@@ -223,7 +223,7 @@ void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
   }
 }
 
-// "peak 1.50 GiB, 3.0 s"
+// Says what is predicted: "peak 1.50 GiB, 3.0 s".
 std::string predicted_text(const JobNeeds& needs) {
   std::string out = needs.peak_bytes > 0 ? "peak " + format_bytes(needs.peak_bytes) : "";
   if (needs.predicted_seconds <= 0) return out;
@@ -256,7 +256,7 @@ std::string filled(std::string_view script, const Values& values) {
   return out;
 }
 
-// The words of a task as its script runs them.
+// The command that a task's script runs: this program with the task's words, by srun if needed.
 std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
   std::string out = shell_quoted(jobs.program.string()) + " \"$@\"";
   if (processes > 1 || jobs.has_checkpoints) {
