@@ -25,7 +25,7 @@ bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
          a.run.shape.context == b.run.shape.context && a.run.precision == b.run.precision;
 }
 
-// Primitive ops compute softmax in parts.
+// The ops of attention: primitive ones if it computes softmax in parts.
 Granularity ops_of(const AttentionSpec& spec) {
   return spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
 }

@@ -48,7 +48,7 @@ const std::vector<Topic>& all() {
   return topics;
 }
 
-// The values that every page may use.
+// Sets the values that every page may use: the model, and letters such as B and T.
 Values letters(const ExplainInput& input) {
   const Letters n(input);
   Values out;
@@ -59,7 +59,7 @@ Values letters(const ExplainInput& input) {
   return out;
 }
 
-// A topic's file holds one page.
+// Parses the page of a topic, the only one of its file.
 pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
 }

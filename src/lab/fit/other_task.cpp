@@ -101,7 +101,7 @@ class OtherTask {
     return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;
   }
 
-  // The usual adapters, beside every product of the layers.
+  // The remedy with the usual adapters, beside every product of the layers; nullopt: it has none.
   std::optional<Remedy> adapters(const Remedy& r) {
     // Ranks that divide rows between products have no adapters.
     if (r.step.mode != Mode::kStep || trains_part(r.step) || r.step.parallel.divides_rows) {

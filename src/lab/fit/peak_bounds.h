@@ -14,7 +14,7 @@ namespace tracestep {
 
 class PeakBounds {
  public:
-  // `judge` must outlive it.
+  // Bounds for the question that `judge` has; `judge` must outlive this.
   explicit PeakBounds(Judge& judge) : q_(judge.question()), figures_(judge.figures()) {}
 
   // Weights and states in the device's memory, which no recomputation and no form of a kernel

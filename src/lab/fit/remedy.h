@@ -126,7 +126,7 @@ bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes);
 // Adds the words and figures to remedies, and remembers the one with the least peak.
 class Judge {
  public:
-  // `question` must outlive it.
+  // Judges steps for a question; `question` must outlive this.
   explicit Judge(const FitQuestion& question);
 
   const FitQuestion& question() const { return q_; }
