@@ -19,7 +19,7 @@ namespace tracestep {
 // 2003, chapter 2.
 class MedianResampler {
  public:
-  // `samples`: at least one.
+  // Resamples `samples`, of which there must be at least one.
   MedianResampler(std::span<const double> samples, const CounterRng& rng);
   double next();
 

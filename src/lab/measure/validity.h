@@ -21,9 +21,9 @@ namespace tracestep {
 // is missing or empty is skipped.
 class ResultRow {
  public:
-  // `cells`: an object, as in "rows" of a JSON result.
+  // A row by itself. `cells`: an object, as in "rows" of a JSON result.
   explicit ResultRow(Json cells, Json environment = Json::object());
-  // The environment that all rows of a result share.
+  // A row of a result, whose rows share one environment.
   ResultRow(Json cells, std::shared_ptr<const Json> environment);
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
@@ -107,7 +107,7 @@ struct RowCheck {
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
-// Beside other programs (had_company()), verdicts that load can explain are doubts at most.
+// Applies all checks. Beside other programs (had_company()), what load can explain is a doubt.
 std::vector<Verdict> judge(const ResultRow& row);
 
 // The row's status, except that "ok" becomes "spill" where more memory is in use than the device

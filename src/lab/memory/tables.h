@@ -22,7 +22,7 @@ struct MemoryCell {
   std::optional<AccountedPeak> accounted = {};
 };
 
-// "small context 512 step fp32 fused"
+// Names a cell: "small context 512 step fp32 fused".
 std::string label_of(const MemoryCell& cell);
 // "src/nn/transformer.cpp:112": the source line that built the value; for a leaf, where it is first
 // read.
