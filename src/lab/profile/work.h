@@ -24,7 +24,7 @@ struct WorkSums {
   WorkSums& operator+=(const WorkSums& other);
   double gflops() const { return ms > 0 ? flops / ms * 1e-6 : 0.0; }
   double gb_s() const { return ms > 0 ? bytes / ms * 1e-6 : 0.0; }
-  // "bytes" or "FLOPs": which of them limits the roofline time; empty when it has neither.
+  // Says which of "bytes" and "FLOPs" limits the roofline time; empty when there is neither.
   std::string bound() const {
     if (roof_ms <= 0) return {};
     return roof_by_bytes_ms > 0.5 * roof_ms ? "bytes" : "FLOPs";

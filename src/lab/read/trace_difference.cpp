@@ -104,7 +104,7 @@ std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const Rea
   return out;
 }
 
-// How much the two halves of a recording differ.
+// How much the medians of a recording's two halves differ, as a share of the first.
 double drift_of(const std::vector<double>& ms) {
   const auto half = static_cast<std::ptrdiff_t>(ms.size() / 2);
   const double first = median_of({ms.begin(), ms.begin() + half});
