@@ -101,9 +101,9 @@ class DeviceWalk {
     piece.work = piece.is_copy ? WorkClass::kCopies : host_.class_of(piece.name, piece.place.pass);
   }
 
-  // --- a moment of a device belongs to one piece: to the one that began first, and to a collective
-  // only where nothing else runs. So own times add up to the time that a device is busy.
-
+  // --- the time of each piece --------------------------------------------------------------------
+  // Sets a piece's own time. A moment of a device belongs to the piece that began first, to a
+  // collective only where nothing else runs: own times add up to the time that a device is busy.
   void share(WorkPiece& piece, Device& device) {
     end_collectives(device, piece.start_ns);
     if (piece.work == WorkClass::kCollectives) {

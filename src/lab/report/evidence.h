@@ -28,7 +28,7 @@ class Evidence {
 
   class Row {
    public:
-    // The cell; Unsupported when the column is missing, empty or of another kind.
+    // The number in a cell; throws Unsupported if the column is missing, empty or of another kind.
     Quantity get(std::string_view column) const;  // exact
     // The text of a cell as a quotation; the middle of a text longer than `max_bytes` is left out.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;

@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Naive attention in parts, with softmax as one kernel, and the latter compiled.
+// Ways to run attention: naive in parts, with softmax as one kernel, and the latter compiled.
 std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   AttentionSpec usual = sizes.attention;

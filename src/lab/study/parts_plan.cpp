@@ -89,7 +89,7 @@ std::vector<MemoryCell> planned_cells(StudyContext& context) {
   return cells;
 }
 
-// The largest allocation of each component, without leaves, which exist before the step.
+// A table of the largest allocation of each component, without leaves, which exist before the step.
 Table planned_components(std::span<const MemoryCell> cells) {
   Table table = component_table(
       cells, {.without = {Category::kParameter, Category::kInput, Category::kOptimizerState}});

@@ -64,7 +64,7 @@ struct FormOfRun {
   RunSpec run;
 };
 
-// The runs are one rank alone on the whole batch, then every form.
+// The runs of a step: one rank alone on the whole batch, then every form of sharing.
 std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& model,
                                BatchShape shape) {
   const Parallel& asked = context.sizes.parallel;

@@ -129,7 +129,7 @@ std::string Svg::finish(double width, double height, std::string_view label) con
 
 namespace {
 
-// A sentence in lines of at most `width` pixels.
+// Breaks a sentence into lines of at most `width` pixels.
 std::vector<std::string> lines_of(std::string_view title, double width) {
   constexpr double kWiderThanText = 1.25;  // a title's letters
   std::vector<std::string> out;
