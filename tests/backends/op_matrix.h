@@ -34,7 +34,7 @@ Tensors leaf_values(const Program& program, const OpCase& c);
 std::vector<OpTest> records(bool (*wanted)(const OpTest&));
 std::string name_of_record(const ::testing::TestParamInfo<OpTest>& of);
 
-// "rms_norm case 3 f32: [5,7] transposed [7]"
+// Names a case: "rms_norm case 3 f32: [5,7] transposed [7]".
 std::string describe(const OpTest& test, std::size_t index, DType dtype);
 
 }  // namespace tracestep::testing
