@@ -90,7 +90,7 @@ std::vector<std::string> varying_keys(const Table& table, const std::string& acr
   return out;
 }
 
-// Prefers samples to bytes, and bytes to other exact columns.
+// The column to show if none is named: samples before bytes, bytes before other exact columns.
 std::string usual_value(const Table& table) {
   const auto first = [&](auto is) {
     const auto found = std::ranges::find_if(table.columns, is);

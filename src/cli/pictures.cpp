@@ -54,7 +54,7 @@ std::string marked_png(std::string png) {
   return png;
 }
 
-// Draws at twice the size, for dense screens and print. False, with a warning, where it failed.
+// Draws a PNG at twice the size, for dense screens and print. False, with a warning: it failed.
 bool write_png(const fs::path& svg) {
   fs::path png = svg;
   png.replace_extension(".png");

@@ -82,8 +82,8 @@ void check_flags(const Command& command, const Request& request) {
   }
 }
 
-// Jobs that measure have no use for what their requests were predicted from. A card that is named
-// is the device that they run on.
+// Drops from a request that measures what its times are predicted from. If that names a card, the
+// request gets the device on which such a card runs.
 void settle_times(const Command& command, const SbatchOptions& o, Request& request) {
   const bool predicts = o.has_own_times && !command.plan(request.words()).front().needs.has_time;
   if (predicts) return;
@@ -270,7 +270,7 @@ std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
   return out + (jobs.lines.is_whole() ? " --format json" : "") + " --output \"$result\"";
 }
 
-// Tasks of one array, which request the same.
+// The script of an array of tasks, all of which request the same.
 std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   constexpr std::int64_t kMiB = 1 << 20;
   JobNeeds needs;
@@ -318,7 +318,7 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   return filled(job_scripts::kTasksSh, values);
 }
 
-// Tasks with the same number of processes, in arrays that Slurm takes.
+// Groups tasks of as many processes into arrays, no larger than Slurm takes.
 std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
   std::map<int, std::vector<Task>> by_processes;
   for (const Task& task : jobs.tasks) by_processes[task.processes].push_back(task);

@@ -353,7 +353,7 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
   return out;
 }
 
-// Kinds of work by name, in the order of the first recording that has them.
+// The kinds of work by name, in the order of the first recording that has them.
 std::vector<std::string> kinds_in(std::span<const OwnTime> times) {
   std::vector<std::string> out;
   for (const OwnTime& own : times) {

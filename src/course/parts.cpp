@@ -38,8 +38,8 @@ const PublishedParts* in_fp32(const Published& published, const PublishedParts& 
   return found == published.parts.end() ? nullptr : &*found;
 }
 
-// Scores alone, in one of two formats: no product gains more than the ratio of the peaks, unless
-// its fp32 kernel is worse than its bf16 one. A bound that is kept is no agreement.
+// Judges a time of scores alone: a product gains no more than the ratio of the peaks, unless its
+// fp32 kernel is worse than its bf16 one. A gain within that bound is no agreement.
 ReplayVerdict judge_scores(const Published& published, const PublishedParts& p) {
   const PublishedParts* fp32 = in_fp32(published, p);
   const PublishedDevice* device = known_device(p.device);

@@ -84,7 +84,7 @@ RunField device_field(RunField row) {
   return row;
 }
 
-// Composites by name: the two usual sets, or any joined by +.
+// Makes `row` the field of composites by name: the two usual sets, or any joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
   for (Composite composite : kNamedComposites) row.examples.emplace_back(name_of(composite));

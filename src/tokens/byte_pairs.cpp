@@ -49,7 +49,7 @@ std::string fallback_name(unsigned byte) {
   return fmt::format("{}{:02X}>", kFallbackStart, byte);
 }
 
-// Accepts null and an empty text, as published files have both.
+// Refuses a prefix or suffix; null and an empty text are none, as published files have both.
 void refuse_affix(const TokenizerFields& model, std::string_view name) {
   if (model.find(name) != nullptr && !model.text(name).empty()) {
     model.refuse("{} is \"{}\"; only none is known here", name, model.text(name));

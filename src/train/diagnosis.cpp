@@ -62,7 +62,7 @@ bool is_fast(const TrainOptions& options, const TrainStep& step) {
   return options.run.optimizer.kind != OptimizerKind::kSgd && step.lr > kLargestUsualRate;
 }
 
-// Reasons for a finite loss with gradients that are not finite.
+// Adds reasons for gradients that are not finite though the loss is.
 void add_gradient_reasons(const TrainOptions& options, const TrainStep& step,
                           std::vector<std::string>& out) {
   if (step.loss_scale) {

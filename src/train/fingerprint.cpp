@@ -228,8 +228,8 @@ Json with_factors_apart(Json saved) {
   return saved;
 }
 
-// Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
-// entries of text and validation.
+// The entries of a checkpoint as they are now. With schema tracestep.checkpoint/1 it holds numbers
+// of tokens in the place of the entries of text and validation.
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
   Json out = with_factors_apart(saved);
@@ -246,7 +246,7 @@ struct Difference {
   Json before, now;
 };
 
-// Includes the keys that only `now` has.
+// The entries that differ. `unknown` gets the keys that only `now` has.
 std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;

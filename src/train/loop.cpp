@@ -159,7 +159,7 @@ void check_same_start(const WholeTensors& tensors, Processes& processes) {
   check_same(processes, "what training starts from", std::stoull(hash.text(), nullptr, 16));
 }
 
-// Looks at every token, so that a bad one is known before the first step.
+// Describes what the run reads; looks at every token, so that a bad one is known at once.
 RunContent content_of(const Device& device, const TrainOptions& options, const TokenSource& tokens,
                       const TokenSource* validation) {
   const bool is_needed = !options.checkpoint.empty();  // hashes cost time
@@ -296,8 +296,8 @@ class Run {
     return is_best;
   }
 
-  // Samples from a copy of the weights, which changes no number of the training. Without room for
-  // one, a process alone goes on without samples; others end, as some may have room.
+  // Draws a sample from a copy of the weights, which changes no number of the training. Without
+  // room for one, a process alone goes on without samples; others end, as some may have room.
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};

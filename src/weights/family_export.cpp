@@ -249,7 +249,7 @@ void copy_file(const fs::path& from, const Directory& to) {
   output.commit();
 }
 
-// Takes the embedding's, as the largest tensor: norms may have another type.
+// The weights' dtype: the embedding's, as the largest tensor's; norms may have another one.
 DType dtype_of(const SavedTensors& weights) {
   return weights.type("token_embeddings.weight").dtype;
 }

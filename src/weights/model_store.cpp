@@ -152,7 +152,7 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 namespace {
 
-// Magnitudes or scales of codes as this model has them, where other ranks saved them; else nothing.
+// Magnitudes or scales of codes as this model has them; nullopt: they have that shape, or no such.
 std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
                                             const TensorView& value) {
   const Type type = to.type(name);
@@ -251,7 +251,7 @@ bool fill_on(ValueFiller& filler, const Store& store, const std::string& name,
   return true;
 }
 
-// Codes of weights are made anew, as behind Store::set().
+// Zeroes the states that say whether codes of weights are valid, so that these are made anew.
 void forget_codes(Store& store) {
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (name.starts_with(kFoundPrefix)) store.zero(name);

@@ -92,7 +92,7 @@ void RandomOps::elementwise() {
   for (Val v : b_.call(op, operands)) keep(v, 16.0);
 }
 
-// Leaves alone are compared: computed values might differ by a rounding from pass to pass.
+// Compares leaves alone: computed values might differ by a rounding from pass to pass.
 void RandomOps::compare_and_select() {
   const Type type{dice_.pick({DType::kF32, DType::kBF16, DType::kI64, DType::kI32}), new_shape()};
   const LeafRange few = is_floating(type.dtype) ? LeafRange{} : LeafRange{1.0, 4.0};
@@ -591,8 +591,8 @@ void RandomOps::update_by_moving(Val state) {
   b_.update(state, there);
 }
 
-// Moments that codes hold as they are, so that the weight does not depend on how others are
-// rounded.
+// Updates by moments that codes hold as they are, so that the weight does not depend on how others
+// are rounded.
 void RandomOps::update_by_coded_adamw() {
   const Type type = f32(new_shape());
   const Val p = new_leaf(LeafKind::kParameter, type), g = new_leaf(LeafKind::kInput, type);

@@ -12,7 +12,7 @@ inline TokenSourcePtr some_tokens() {
   return memory_tokens("tokens", tokens);
 }
 
-// Trains two layers of width 16 on those tokens, two sequences of eight at a time.
+// Options to train two layers of width 16 on those tokens, two sequences of eight at a time.
 inline TrainOptions tiny_training() {
   TrainOptions out;
   out.run.model = {.vocab = 23, .d_model = 16, .d_ff = 32, .layers = 2, .heads = 2};

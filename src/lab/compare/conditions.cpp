@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Facts that differ in every pair of runs and do not describe the machine.
+// True for facts that differ in every pair of runs and do not describe the machine.
 bool is_of_the_run(std::string_view item) {
   return item == "date_utc" || item == "command_line";
 }

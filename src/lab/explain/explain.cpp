@@ -64,7 +64,7 @@ pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
 }
 
-// Ignores case; a word ends where letters end.
+// True if the text has the word, in any case; a word ends where letters and digits end.
 bool has_word(std::string_view text, std::string_view word) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const auto lowered = [](std::string_view of) {

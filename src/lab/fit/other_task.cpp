@@ -20,7 +20,7 @@ class OtherTask {
  public:
   explicit OtherTask(Judge& judge) : judge_(judge), q_(judge.question()) {}
 
-  // Adapters come last: all else trains the whole model.
+  // Finds all changes of the task; adapters come last, as all others train the whole model.
   std::vector<Remedy> find(const std::vector<Remedy>& from) {
     find_whole(from);
     add_best(from, [&](const Remedy& r) { return adapters(r); });

@@ -160,7 +160,7 @@ void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& o
   if (may_cut && may_move) add(true, true);
 }
 
-// Choices for all layers alike, those that compute least again first.
+// The recomputations that a step may change to, those that compute least again first.
 Choices recomputations(const RunSpec& step, const DeviceTraits& traits) {
   using Kind = Recomputation::Kind;
   const Recomputation& now = step.recompute;

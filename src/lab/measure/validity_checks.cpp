@@ -111,8 +111,8 @@ std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   return to->as_double() - from->as_double();
 }
 
-// Flags say what holds at an instant, and may be left from the row before; the device also counts
-// for how long its limits held the clocks.
+// Reports throttled clocks. Flags say what holds at an instant, and may be left from the row
+// before; the device also counts for how long its limits held the clocks.
 Found throttled(const ResultRow& row) {
   const std::string why = row.text("throttled");
   if (why.empty()) return {};

@@ -42,7 +42,7 @@ struct Load {
   }
 };
 
-// Masks and tables are made where they are read; they do not come from before backward.
+// True for a value from before backward; masks and tables are made where they are read instead.
 bool comes_from_forward(const Program& program, ValueId value) {
   const NodeId producer = program.value(value).producer;
   if (producer == kNoNode) return true;
@@ -151,7 +151,7 @@ std::vector<std::string> blocks_backwards(const Program& program) {
   return out;
 }
 
-// Constants are made where they are read first, and may be read by several blocks.
+// True for a constant, which is made where it is read first, and may be read by several blocks.
 bool is_constant(const Program& program, const MappedBuffer& b) {
   return b.first != kNoNode && program.node(b.first).op->kernel_class == KernelClass::kGenerator;
 }

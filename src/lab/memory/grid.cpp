@@ -62,7 +62,7 @@ std::int64_t residual_bytes(const Program& program) {
   return 0;
 }
 
-// Leaves out the narrow copies of weights, which have a column of their own.
+// The bytes saved for backward, but for narrow copies of weights, which have their own column.
 std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Saved& saved : saved_for_backward(program)) {

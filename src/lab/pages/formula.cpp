@@ -80,7 +80,7 @@ class Parser {
   }
 
  private:
-  // Spaces are kept in the text with numbers, where a reader wants them too.
+  // The next character that is no space; spaces stay in the text with numbers, as people want them.
   char next() {
     while (rest_.starts_with(' ')) take(1);
     return rest_.empty() ? '\0' : rest_.front();

@@ -183,8 +183,8 @@ std::vector<std::string> logical_lines(std::string_view markdown) {
   return out;
 }
 
-// Figures have formulas, so no word of a text begins with a digit; and where no comparison has
-// chosen it, none compares.
+// CHECKs a text: no word begins with a digit, as figures have formulas; and where no comparison has
+// chosen the text, it does not compare.
 void check_words(const Page& page, std::string_view text, bool is_chosen) {
   for (const std::string& plain : template_of(text).plain) {
     for (const std::string& word : split(plain, " ")) {
@@ -278,7 +278,7 @@ class Reader {
     }
   }
 
-  // Clauses that many pages end with: `table` has the rows whose company counts.
+  // Adds clauses that many pages end with. `table`: its rows are those beside which others ran.
   void add_clause(const std::string& label, const std::string& table) {
     if (page().selection("here") == nullptr) read("- here: machine");
     if (label == "Company") {

@@ -53,7 +53,7 @@ class LaunchTimes {
   std::map<NodeId, std::vector<double>> us_;
 };
 
-// Launches of one kernel with the same work become one, with their median time.
+// Merges launches of one kernel with the same work into one, with their median time.
 std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
                                            const LaunchTimes& times) {
   std::map<std::tuple<std::string, Efforts, ProductShape>, std::vector<double>> alike;

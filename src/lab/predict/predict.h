@@ -47,7 +47,7 @@ struct Prediction {
   std::vector<double> measured_parts_ms = {};
 };
 
-// Throws BudgetNotMet for a run that has no program.
+// Predicts time and bytes of a run. Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
 // As predict_run(), for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,

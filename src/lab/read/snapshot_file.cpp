@@ -330,7 +330,7 @@ class SnapshotReader {
     out_.events = static_cast<std::int64_t>(events_.size());
   }
 
-  // Backwards to the state at the first event, then forwards, and again as far as the peak.
+  // Goes back to the state at the first event, then forwards, and again as far as the peak.
   void replay() {
     Memory start = end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);

@@ -57,8 +57,8 @@ Lists lists_of(const ReadTrace& t, PartLevel level) {
   return out;
 }
 
-// Modules with all that lies in them, of those in which other modules are: a change that is spread
-// over these may be too small in each of them.
+// Adds up modules that have others in them with all that lies in them: a change that is spread over
+// the inner ones may be too small in each.
 Lists whole_modules(const Lists& modules) {
   Lists out;
   for (const auto& [path, ms] : modules) {

@@ -361,7 +361,7 @@ bool formula_has_row(std::string_view formula, const std::string& table, std::si
 
 namespace {
 
-// Throws Unsupported where Quantity::exact() would.
+// Returns the value; throws Unsupported where Quantity::exact() would.
 double checked(double value) {
   return Quantity::exact(value, {}).value;
 }

@@ -168,7 +168,7 @@ std::string lines_html(const std::vector<std::vector<Text>>& lines) {
   return fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>{}</tbody></table></div>\n", out);
 }
 
-// Links that unfold tables and mark rows in them: "cells 1, 4".
+// Writes links that unfold tables and mark rows in them: "cells 1, 4".
 std::string links_to(std::span<const RowRef> rows) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
   for (const RowRef& ref : rows) {
@@ -327,7 +327,7 @@ std::string section_html(const PageSection& section, std::string_view title,
   return out + "</details>\n";
 }
 
-// Sections "Kernels of one step: CELL" of several cells unfold from one line.
+// Writes all sections; several titled "Kernels of one step: CELL" unfold from one line.
 std::string sections_html(std::span<const PageSection> sections, std::span<const Table> tables) {
   std::string out;
   const auto subject = [](const PageSection& section) {

@@ -44,7 +44,7 @@ struct Quantity {
 
   // A number that no table holds because the sentence states it itself, such as a threshold.
   static Quantity constant(double value);
-  // Throws Unsupported when the value is not finite.
+  // A number that is known exactly. Throws Unsupported when the value is not finite.
   static Quantity exact(double value, std::string formula);
 };
 

@@ -51,7 +51,7 @@ class PickleValue {
   // without a line number, which is read as -1.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
-  // Items of a list or tuple, members of a dict.
+  // The number of items of a list or tuple, or of members of a dict.
   std::size_t size() const;
   // Item `i` of a list or tuple.
   PickleValue operator[](std::size_t i) const;

@@ -146,7 +146,7 @@ std::vector<std::string> segment_names(const std::vector<Bar>& bars) {
   return in_order_of_phases(std::move(out));
 }
 
-// Bars on a logarithmic axis begin at a power of ten below the shortest.
+// The range of the axis; on a logarithmic one, bars begin at a power of ten below the shortest.
 Scale::Range range_of(const std::vector<Bar>& bars, bool is_log) {
   double high = 0, low = 1e300;
   for (const Bar& bar : bars) {

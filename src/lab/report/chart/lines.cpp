@@ -108,7 +108,7 @@ class Lines {
   }
   const std::vector<Series>& series() const { return series_; }
 
-  // Contexts and other values on a logarithmic axis are its ticks.
+  // The axis below; contexts and other values on a logarithmic axis are its ticks.
   Axis x_axis(std::string name, const Box& box, AxisUnit unit) const {
     const Scale::Range range = range_of([](const Point& p) { return std::pair{p.x, p.x}; });
     const Scale scale(range, {box.left + 8, box.right - 8}, is_log_x_, unit);
