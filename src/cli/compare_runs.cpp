@@ -19,8 +19,8 @@
 namespace tracestep::cli {
 namespace {
 
-// "--format json" for a command line that ends in a command of this program, of whatever build,
-// that has formats and is given none; nothing for all others, which are run as they are.
+// Returns "--format json" for a command line that ends in a command of this program, of whatever
+// build, that has formats and is given none; nothing for all others, which are run as they are.
 std::vector<std::string> format_for(const std::string& command) {
   std::istringstream in(command);
   std::vector<std::string> words;

@@ -28,7 +28,7 @@ std::string shell_word(std::string_view text) {
 }
 
 // --- bash ---------------------------------------------------------------------------------------
-
+// Writes the case of a command: its flags, and what may stand behind each.
 std::string bash_command(const Command& command) {
   std::string flags = "--help", values;
   for (const Option& option : command.options.options()) {

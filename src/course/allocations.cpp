@@ -33,7 +33,7 @@ class Buffers {
     buffers_ = predict_memory(spec, {}).map.buffers;
   }
 
-  // MiB of the largest buffer for which `counts` holds.
+  // The MiB of the largest buffer for which `counts` holds.
   double largest(const std::function<bool(const MappedBuffer&)>& counts) const {
     std::int64_t out = 0;
     for (const MappedBuffer& b : buffers_) {

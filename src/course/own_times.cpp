@@ -25,7 +25,7 @@ constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n
                            kOom = "OOM";
 
 // --- the file ------------------------------------------------------------------------------------
-
+// Throws Error{kInput} about the line or cell that `where` names.
 [[noreturn]] void refuse(const std::string& where, std::string what, std::string right) {
   throw Error(ErrorCode::kInput, where, std::move(what), std::move(right));
 }

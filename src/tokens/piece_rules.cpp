@@ -24,7 +24,7 @@ std::optional<std::uint64_t> take_number(std::string_view& message) {
   return std::nullopt;
 }
 
-// Calls for each field of `message` that has this number and holds bytes.
+// Calls `on_field(bytes)` for each field of `message` that has this number and holds bytes.
 template <class OnField>
 void for_each_field(std::string_view message, std::uint64_t number, OnField&& on_field) {
   while (!message.empty()) {

@@ -28,7 +28,7 @@ constexpr const char* kTokenizerFiles[] = {
     "vocab.json",   "added_tokens.json", "chat_template.jinja", "merges.txt"};
 
 // --- config.json --------------------------------------------------------------------------------
-
+// The name that config.json has for the dtype of weights.
 std::string torch_name(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return "bfloat16";
@@ -239,7 +239,7 @@ void write_weights(const Directory& folder, const Targets& targets,
 }
 
 // --- the folder ---------------------------------------------------------------------------------
-
+// Copies a file into the folder under its own name, if the file is there.
 void copy_file(const fs::path& from, const Directory& to) {
   std::error_code ignored;
   if (!fs::is_regular_file(from, ignored)) return;

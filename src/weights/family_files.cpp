@@ -35,7 +35,7 @@ bool has_file(const fs::path& path) {
 }
 
 // --- the files ----------------------------------------------------------------------------------
-
+// Reads the index that says in which file each tensor is.
 WeightIndex read_index(const fs::path& path) {
   return parse_weight_index(read_text_file(path, kWhere, kMostIndexBytes), path.string());
 }

@@ -75,9 +75,9 @@ class SafetensorsOutput {
  public:
   using Metadata = std::map<std::string, std::string>;
 
-  // `metadata` is added to {"format": "pt"}, which other readers require, and the mark of our
-  // files. Errors (all members): kUsage for a name that the format cannot hold, kOutput as
-  // OutputFile.
+  // Begins a file. `metadata` is added to {"format": "pt"}, which other readers require, and the
+  // mark of our files. Errors (all members): kUsage for a name that the format cannot hold, kOutput
+  // as OutputFile.
   SafetensorsOutput(const std::filesystem::path& path, const TensorTypes& types,
                     const Metadata& metadata = {});
   SafetensorsOutput(const Directory& folder, const std::string& name, const TensorTypes& types);

@@ -204,7 +204,7 @@ void check_text(const std::string& file, std::string_view text) {
 }
 
 // --- the tensors --------------------------------------------------------------------------------
-
+// Fails unless the tensor has as many bytes as its dtype and shape need.
 void check_size(const std::string& file, const Entry& entry) {
   const std::string shown = message_line(entry.name, kShownBytes);
   if (entry.begin > entry.end) {

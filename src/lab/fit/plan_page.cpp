@@ -171,7 +171,7 @@ PageCard tile(std::string what, std::string figure, std::string more) {
   return out;
 }
 
-// Peak, time and speed of the step that is proposed, or that was asked for.
+// Makes tiles of peak, time and speed of the step that is proposed, or that was asked for.
 std::vector<PageCard> tiles_of(const FitQuestion& q, const PlannedStep& step,
                                const std::vector<Remedy>& plans) {
   const bool is_shared = step.step.parallel.is_on();

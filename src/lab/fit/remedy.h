@@ -40,7 +40,7 @@ struct StepChange {
 // The values that a field may take instead of the one asked for; empty: it keeps that one.
 using Choices = std::vector<StepChange>;
 
-// Also places the optimizer's states in the host's memory, besides what the step places there
+// Places the optimizer's states in the host's memory, besides what the step has placed there
 // already.
 void offload_optimizer(RunSpec& step);
 

@@ -65,7 +65,7 @@ class FiguresOfSteps {
   // yet.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
-  // Weights and states in the device's memory, as in sketch(), but computed without most passes.
+  // The bytes of weights and states in the device's memory, as sketch() has them but found faster.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
 
   std::size_t programs() const { return exact_.size() + programs_.built(); }  // built so far

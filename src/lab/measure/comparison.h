@@ -77,9 +77,8 @@ bool can_tell_pairs(std::size_t pairs);
 // Compares processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by
 // lot, at 99.5 %. The ratio is the median of the pairs' ratios, its interval from
 // pair_ratio_interval(), the test Wilcoxon's of their logarithms, exact whatever the noise: drifts,
-// clusters and dependence between pairs are alike for both orders of a pair, and the lot decides
-// which is measured. Both sides have equally many processes; unclear where can_tell_pairs() says
-// no.
+// clusters and dependence between pairs are alike for both orders, and the lot decides which is
+// measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
 // The noise between processes, pooled over cells that were measured in several; none with fewer

@@ -133,11 +133,11 @@ std::vector<std::string> words_of_codes(std::span<const std::string> codes);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
 
-// judge() and judge_together(): the verdicts of each row.
+// Applies judge() and judge_together(); returns the verdicts of each row.
 std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 
-// "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unit_mix_up": the worst
-// severity, with the codes of that severity.
+// Sums up verdicts, "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs,
+// unit_mix_up": the worst severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
 // The content of such a summary. Without a severity, nothing speaks against the row.
@@ -147,7 +147,7 @@ struct Judgement {
 };
 Judgement read_summary(std::string_view summary);
 
-// "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.
+// Writes a line below a table: "doubt: small context 128 step fp32 fused: ... (unsteady)".
 std::string verdict_line(const std::string& label, const Verdict& verdict);
 // The lines below a table: one per verdict, then how many rows stand without doubt. `what`: what
 // the rows are, where they are no rows of the table.

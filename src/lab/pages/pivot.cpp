@@ -84,7 +84,7 @@ struct Entry {
   }
 };
 
-// Keys that tell what a row is of, without columns that just name each row.
+// The keys that tell what a row is of, without columns that just name each row.
 Keys keys_of(const Table& table) {
   Keys out;
   for (const Column& column : table.columns) {

@@ -67,8 +67,8 @@ FormatFacts described(std::string name) {
   return f;
 }
 
-// float32 with the last 13 bits of the mantissa rounded away: what products read, not a way to
-// store.
+// The facts of float32 with the last 13 bits of the mantissa rounded away, which products read but
+// nothing stores.
 FormatFacts tensor_float() {
   FormatFacts f = described<float>("tf32 (in products)");
   constexpr int kBits = 10;

@@ -88,7 +88,7 @@ Table history_table(std::span<const CheckedCell> history);
 // A note about the history's correction: "1.20 times the calibration's, as 3 checked steps of the
 // history suggest", and for a large factor what it means. Empty if the history changed nothing.
 std::string correction_note(std::span<const Prediction> predictions);
-// "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
+// Sums up errors: "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
 std::string error_summary(std::span<const double> errors_percent);
 
 }  // namespace tracestep

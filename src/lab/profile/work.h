@@ -63,8 +63,8 @@ struct StepWork {
 // (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 
-// When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel
-// of a batch is shared out among the batch's nodes by the bytes that each moves.
+// Adds up a profile's work. If a node runs several kernels, FLOPs and bytes count at the longest. A
+// batch's kernel is shared out among the batch's nodes by the bytes that each moves.
 StepWork work_of(const Profile& profile, const Ceilings& ceilings);
 
 bool is_product(const Work& work);

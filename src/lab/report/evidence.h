@@ -108,7 +108,7 @@ class Evidence {
   mutable std::vector<RowRef> used_;  // filled by the const reading functions
 };
 
-// "1,4-6": row numbers, runs of three and more as a range.
+// Lists row numbers: "1,4-6", runs of three and more as a range.
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
                          std::string_view to = "-");
 // The formula of a column over several rows of one table: "kinds[1,4-6].ms".

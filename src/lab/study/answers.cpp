@@ -442,7 +442,7 @@ Json pieces_of(const Text& text) {
   return out;
 }
 
-// Rows of cells, the head first, each cell in pieces.
+// The answer's small table as JSON: rows of cells, the head first, each cell in pieces.
 Json lines_in_pieces(const Answer& answer) {
   Json out = Json::array();
   for (const std::vector<Text>& line : answer.lines) {

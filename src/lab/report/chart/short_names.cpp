@@ -34,7 +34,7 @@ std::size_t shared_letters(const std::string& a, const std::string& b) {
   return static_cast<std::size_t>(end - a.begin());
 }
 
-// At most `count` bytes from byte `from` on, without parts of characters at the ends.
+// Cuts out at most `count` bytes from byte `from` on, without parts of characters at the ends.
 std::string part_of(const std::string& text, std::size_t from, std::size_t count) {
   const auto is_inside = [&](std::size_t i) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xc0u) == 0x80u;
