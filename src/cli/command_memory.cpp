@@ -160,7 +160,7 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-// Runs or predicts a step. One that meets no budget of recomputation has a result that says so.
+// Runs or predicts a step. In a grid, one that meets no budget of recomputation is a result, too.
 MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
   const auto run = [&] {
     return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))

@@ -30,7 +30,7 @@ constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n
   throw Error(ErrorCode::kInput, where, std::move(what), std::move(right));
 }
 
-// Reads a number in decimal digits; refuses others, and one above 1e9 ms, eleven days.
+// Reads a number in decimal digits; refuses others, negative ones, and more than 1e9 (eleven days).
 double number_in(const std::string& cell, std::string_view column, const std::string& where) {
   constexpr double kMost = 1e9;
   char* end = nullptr;

@@ -24,10 +24,10 @@ std::unique_ptr<Device> make_device(const RunSpec& spec);
 
 // Registers how ranks are connected; a later call replaces the factory.
 void register_group(GroupFactory make);
-// This process's communicators of a new group. Error{kUsage} when no factory was registered.
+// Makes this process's communicators of a new group. Error{kUsage}: no factory was registered.
 std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks);
-// `first`, and new devices for the other ranks of this process if ranks share the run and the
-// device computes.
+// Returns `first`, and new devices for the other ranks of this process if ranks share the run and
+// the device computes.
 RankDevices make_rank_devices(Device& first, const RunSpec& spec);
 
 }  // namespace tracestep

@@ -318,8 +318,8 @@ class Run {
 
   bool is_alone() const { return processes_of(group_) == nullptr; }
 
-  // False for an untrained model with --overwrite: the first checkpoint removes those of the
-  // earlier run.
+  // True if the state may be saved: an untrained one not with --overwrite, as the first checkpoint
+  // removes those of the earlier run.
   bool may_save() const { return !options_.overwrite || step_ > 0; }
 
   // Saves the state before this step, unless that would replace an earlier run by one that failed
