@@ -52,7 +52,7 @@ class TablePair {
   std::set<std::string, std::less<>> varying_;
 };
 
-// A string without quotes; any other value as JSON.
+// Writes a value: a string without quotes, any other as JSON.
 std::string words(const Json& value);
 
 // Throws Error{kUsage} naming an ignored column that is a key of none of these pairs.

@@ -25,9 +25,9 @@ struct CategoryTotals {
   ByCategory peak{}, highest{};
 };
 
-// Totals by the program: buffers are allocated and freed at their nodes.
+// Adds up the bytes by the program: buffers are allocated and freed at their nodes.
 CategoryTotals predicted_totals(const MemoryRun& run);
-// Totals by the recorded events.
+// Adds up the bytes by the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);
 
 // Indices of the largest buffers of the whole step; of equal ones the earliest.

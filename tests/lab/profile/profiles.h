@@ -5,7 +5,7 @@
 
 namespace tracestep::testing {
 
-// What to profile of a tiny model, for runs.
+// The specification of a profile of a tiny model, for runs.
 ProfileSpec tiny_profile(Mode mode, Granularity ops = Granularity::kFused);
 
 // A profile of two nodes of one layer, a product of [4,8] with a weight [16,8] (component ffn.w1,
