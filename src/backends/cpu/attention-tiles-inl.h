@@ -85,9 +85,9 @@ template <class Tiles>
 HWY_INLINE void multiply_rows(Tiles& tiles, bool accumulate, std::int64_t rows, std::int64_t depth,
                               const float* a, const float* b, float* c, std::int64_t ldc) {
   if (rows > kTileRows) {
-    multiply_tiles<2, 2>(tiles, accumulate, depth, a, b, c, ldc);
+    multiply_tiles<2, 2>(tiles, accumulate, depth, packed_tiles(a), b, c, ldc);
   } else {
-    multiply_tiles<1, 2>(tiles, accumulate, depth, a, b, c, ldc);
+    multiply_tiles<1, 2>(tiles, accumulate, depth, packed_tiles(a), b, c, ldc);
   }
 }
 

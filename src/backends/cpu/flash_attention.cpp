@@ -193,8 +193,8 @@ void add_tile_by_tiles(Tiles& tiles, const AttentionProblem& p, const Scratch& s
         map([](V x, V factor) HWY_ATTR { return x * factor; }, kBlock, out + r * kPanel,
             static_cast<const float*>(out + r * kPanel), static_cast<const float*>(s.factor + c));
       }
-      multiply_tiles<2, 2>(tiles, true, steps_of(rows) / kTilePairs, s.v + d * steps_of(keys),
-                           strip, out, kPanel);
+      multiply_tiles<2, 2>(tiles, true, steps_of(rows) / kTilePairs,
+                           packed_tiles(s.v + d * steps_of(keys)), strip, out, kPanel);
     }
   }
 }

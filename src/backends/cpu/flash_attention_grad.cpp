@@ -354,7 +354,7 @@ void TileProducts<Tiles>::add_to_queries(const Backward& b, const Scratch& s, co
     join_panel_rows(s.slopes + c, seen, strip);
     for (std::int64_t d = 0; d < b.p.width; d += kBlock) {
       multiply_tiles<2, 2>(tiles, false, steps_of(seen) / kTilePairs,
-                           s.k_along + d * steps_of(packed), strip, block, kBlock);
+                           packed_tiles(s.k_along + d * steps_of(packed)), strip, block, kBlock);
       for (std::int64_t i = 0; i < kBlock * kBlock; i += kLanes * kBlock) {
         for (std::int64_t j = 0; j < kBlock; j += kLanes) {
           float* out = dq + (c + j) * ldq + d + i / kBlock;

@@ -487,6 +487,9 @@ struct VectorStrips {
   static constexpr std::int64_t kPerStep = Base::kPerStep;
   static constexpr std::int64_t kUnit = kRows;
   static std::int64_t steps(std::int64_t k) { return ceil_div(k, kPerStep); }
+  using Rows = const float*;
+  static Rows packed_rows(const float* packed, std::int64_t /*k*/) { return packed; }
+  static constexpr std::int64_t kRowsInPlace = 0;  // They are always packed.
   template <class T>
   static void pack_rows_of_a(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
