@@ -78,6 +78,9 @@ function(tracestep_folder folder)
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${tracestep_watched}>")
+    if(tracestep_watched AND folder MATCHES "^(base|backends)")  # what most time goes to is optimized
+      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    endif()
     tracestep_use_precompiled(${target} tracestep_library_headers)
     if(TRACESTEP_UNITY AND folder MATCHES "^(lab|course|cli|spec)$")
       tracestep_join(${target} ${sources})

@@ -15,7 +15,7 @@ Layout place_of(const Program& program, const Node& assembly, int input) {
   return out;
 }
 
-// Dimensions of size 1 get the stride that they would have in a dense tensor of such rows.
+// Gives dimensions of size 1 the stride that they would have in a dense tensor of such rows.
 void fill_in(const Shape& shape, Strides& strides) {
   for (int i = shape.rank() - 1; i >= 0; --i) {
     if (shape[i] != 1) continue;

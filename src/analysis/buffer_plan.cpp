@@ -47,7 +47,7 @@ class Planner {
  private:
   ValueId base(ValueId id) const { return program_.value(id).layout.base; }
 
-  // A view reads nothing itself; its readers read the base.
+  // Notes each base value's last reader. A view reads nothing itself; its readers read the base.
   void find_last_reads() {
     for (NodeId id = 0; id < end_; ++id) {
       const Node& node = program_.node(id);
@@ -185,7 +185,7 @@ class Planner {
     }
   }
 
-  // A part lives in the buffer of its assembly, which exists from its first part on.
+  // Places a part in the buffer of its assembly, which exists from its first part on.
   void place_part(NodeId id, ValueId output, ValueId assembly) {
     int& buffer = out_.buffer_of[at(assembly)];
     if (buffer < 0) buffer = donor_of_assembly(id, assembly);
@@ -307,7 +307,7 @@ class Planner {
     return saved_.contains(v.layout.base) ? Category::kActivation : Category::kTemporary;
   }
 
-  // A buffer shared by several values gets the category that matters most among theirs.
+  // Sets a buffer's category: of several values that share it, the one that matters most.
   void categorize(std::size_t b) {
     Buffer& buffer = out_.buffers[b];
     buffer.category = category(buffer.owner);

@@ -17,7 +17,7 @@ struct Types {
   }
 };
 
-// A broadcast dimension (stride 0) is read once.
+// The value's bytes, a broadcast dimension (stride 0) counted once.
 std::int64_t distinct_bytes(const Value& value) {
   std::int64_t n = 1;
   for (int i = 0; i < value.type.shape.rank(); ++i) {
@@ -69,7 +69,7 @@ bool is_product(const Node& node) {
          node.op->kernel_class == KernelClass::kAttention;
 }
 
-// Products of updates (Muon's) do not count: they are none of the model's.
+// Adds up the FLOPs of products, but not of updates (Muon's): those are none of the model's.
 std::int64_t gemm_flops(const Program& program) {
   std::int64_t total = 0;
   for (const Node& node : program.nodes) {

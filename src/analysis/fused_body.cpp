@@ -64,7 +64,7 @@ bool is_computed(DType dtype) {
          dtype == DType::kBool;
 }
 
-// Fused kernels take bools as conditions only, not as numbers.
+// True if the node takes bools as numbers, which fused kernels have only as conditions.
 bool computes_with_bools(const Program& body, const Node& node) {
   const auto is_bool = [&](ValueId id) { return body.type(id).dtype == DType::kBool; };
   return node.op->precision_class != PrecisionClass::kKeep && !node.inputs.empty() &&
@@ -111,7 +111,7 @@ bool find_cuts(FusedBody& out) {
   return out.cuts.back() == out.count;
 }
 
-// A sum over the rows of a block is complete only at the end: no node of the body may read it.
+// True if a node reads a sum over the rows of a block, which is complete only at the end.
 bool reads_sums_of_blocks(const FusedBody& out) {
   return std::ranges::any_of(out.program.nodes, [&](const Node& node) {
     return !node.op->is_view() &&

@@ -56,7 +56,7 @@ class Turns {
   void each_output(NodeId node, F&& f) const {
     for (ValueId id : program_.node(node).outputs) each(id, f);
   }
-  // A view over parts of a block is of the buffers of all its leaves.
+  // Calls f for the buffers of a value: a view over parts of a block has those of all its leaves.
   template <class F>
   void each(ValueId id, F&& f) const {
     const int buffer = plan_.buffer_of[at(id)];
@@ -66,7 +66,7 @@ class Turns {
     }
   }
 
-  // Running nodes next to each other with the same batch, and of one lane, are issued together.
+  // Marks the first and the last of running nodes, next to each other, of one batch and one lane.
   void find_batches() {
     batch_end_.resize(out_.size());
     NodeId before = kNoNode;
@@ -153,7 +153,7 @@ class Turns {
     });
   }
 
-  // Lanes beside lane 0 meet there alone.
+  // Checks that lane 0 has waited for what other lanes did with the buffer: lanes meet there alone.
   void check_met(NodeId node, std::size_t buffer) const {
     for (int lane = 1; lane < kLaneCount; ++lane) {
       const Beside& other = beside_[at(lane)];

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// The results of a merged call come in groups of the same size, one for each origin.
+// The bytes of a merged call's results, which come in groups of the same size, one for each origin.
 std::vector<double> bytes_of_groups(const Program& program, const Node& node) {
   std::vector<double> out(node.origins.size(), 0.0);
   const std::size_t each = node.outputs.size() / out.size();
@@ -21,7 +21,7 @@ std::vector<double> bytes_of_groups(const Program& program, const Node& node) {
   return out;
 }
 
-// The node by itself, in parts.
+// A program of the node alone, in the parts into which its op decomposes.
 Program parts_of(const Program& program, const Node& node) {
   Builder b("parts");
   std::vector<Val> inputs;

@@ -61,7 +61,7 @@ class Places {
     });
   }
 
-  // A view reads nothing itself; its readers read the base.
+  // Notes that `by` reads the value: of a view, it reads the base and the leaves.
   void read(ValueId id, NodeId by) {
     const auto note = [&](ValueId owner) {
       last_read_[at(owner)] = std::max(last_read_[at(owner)], by);
@@ -103,7 +103,7 @@ class Places {
            last_read_[at(id)] <= copy.update;
   }
 
-  // Gradients that are one product lie beside each other if their copies do.
+  // Places gradients that are one product beside each other, if their copies lie so.
   void place_gradients() {
     std::map<ValueId, std::vector<Copy>> by_value;
     for (const Copy& copy : copies_) by_value[base(copy.gradient)].push_back(copy);

@@ -19,7 +19,7 @@ struct Plan {
     std::int64_t bytes = 0, offset = 0;
   };
   BufferPlan buffer_plan;
-  // In the order in which they are first needed; empty buffers have no place.
+  // The places in the order in which they are first needed; empty buffers have none.
   std::vector<Place> places;
   std::vector<int> place_of_buffer;  // The place of each buffer; -1: it is a leaf, or empty.
   std::vector<int> workspace_of;     // The place of each node's workspace; -1: it has none.

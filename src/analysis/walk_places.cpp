@@ -131,7 +131,7 @@ class Placer {
     return axis == last - 1 && shape.rank() > 2 && over_block(node);
   }
 
-  // Places a sum over neighbouring rows: [..., R, W] over R; false: it does not fit into the walk.
+  // Places a sum over neighbouring rows, [..., R, W] over R. False if the walk has no place for it.
   bool over_block(const Node& node) {
     const ValueId x = node.inputs[0], y = node.outputs[0];
     const Shape& shape = body_.type(x).shape;

@@ -68,13 +68,13 @@ class Directory {
   std::optional<Kind> kind_of(const std::string& name) const;
   bool has(const std::string& name) const { return kind_of(name).has_value(); }
 
-  // openat(2) without following links. On failure the result is not open and errno is set: ELOOP
-  // for a link.
+  // Opens the member `name` as openat(2) does, without following links. On failure the result is
+  // not open and errno is set: ELOOP for a link.
   FileHandle open_file(const std::string& name, int flags, mode_t mode = 0) const;
   // Opens the regular file `name` for reading; a symbolic link is an error too. Throws
   // Error{kInput}, as InputFile does.
   InputFile open_input(const std::string& name, const About& where) const;
-  // The members below throw Error{kOutput}.
+  // Makes a folder. The members from here on throw Error{kOutput}.
   void make_folder(const std::string& name) const;
   // Renames a member; a file or symbolic link called `to` is replaced.
   void rename(const std::string& from, const std::string& to) const;

@@ -33,7 +33,7 @@ void check_by() {
 
 // All variables but those of launchers, in the order of the accessors below.
 std::span<const Variable> variables();
-// Error{kUsage} with the variable, its value and what is allowed, for the first that is malformed.
+// Throws Error{kUsage} with the variable, its value and what is allowed, if one is malformed.
 void check(std::span<const Variable> variables);
 // The text a variable has now, or nullopt when it is unset or empty.
 std::optional<std::string> value_of(const Variable& variable);

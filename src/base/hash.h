@@ -32,7 +32,7 @@ class Hash {
 // The hash of `bytes`, as 16 hexadecimal digits.
 std::string hash_text(std::span<const std::byte> bytes);
 
-// The hash of all bytes of a file, as such a text.
+// The hash of all bytes of a file, as 16 hexadecimal digits.
 std::string hash_file(const InputFile& file);
 
 }  // namespace tracestep

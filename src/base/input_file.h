@@ -15,10 +15,10 @@ namespace tracestep {
 
 class InputFile {
  public:
-  // Errors: kInput when `path` is missing, unreadable, or anything but a regular file; never blocks
-  // on a FIFO. `where` is the part in brackets of all messages.
+  // Opens a file. Errors: kInput when `path` is missing, unreadable, or not a regular file; never
+  // blocks on a FIFO. `where` is the part in brackets of all messages.
   explicit InputFile(std::filesystem::path path, About where = "file");
-  // Takes over `fd`, which is open for reading; `path` is for messages. Errors as above.
+  // Takes over `fd`, which is open for reading; `path` is for messages. Errors as of a path.
   InputFile(int fd, std::filesystem::path path, About where);
   ~InputFile();
   InputFile(InputFile&& other) noexcept;

@@ -65,8 +65,8 @@ class Builder : public JsonEvents {
     Json::Array items = {};
   };
 
-  // Short values take more memory than their text ("[0,0,0,…"), so what they take is counted and
-  // limited.
+  // Counts bytes of values against the limit, and throws beyond it: short values take more memory
+  // than their text ("[0,0,0,…").
   void charge(std::size_t bytes) {
     if (bytes > left_) {
       fail_input(where_, "its values need more than {} times its size in memory", kMemoryPerByte);
@@ -168,7 +168,7 @@ class Writer {
     out_ += '}';
   }
 
-  // Arrays of scalars (shapes, samples) stay on one line: a column of numbers is no help.
+  // Writes an array; one of scalars (shapes, samples) on one line: a column of numbers is no help.
   void write_array(const Json::Array& items, int depth) {
     const bool flat = std::all_of(items.begin(), items.end(), is_scalar);
     out_ += '[';

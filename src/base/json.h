@@ -46,7 +46,7 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  // Each throws Error{kInput} when the value has another type.
+  // Return the value as this type; each throws Error{kInput} if it has another one.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_double() const;
@@ -58,15 +58,15 @@ class Json {
   const Json* find(std::string_view key) const;
   // The member `key`; Error{kInput} naming the key when it is missing.
   const Json& at(std::string_view key) const;
-  // Object: the member `key`, added (as null) when missing.
+  // The member `key` of an object, added (as null) when missing.
   Json& operator[](std::string_view key);
   void push_back(Json v);
   std::size_t size() const;
 
-  // `indent` < 0 gives one line. NaN and infinities are written as null.
+  // The value as JSON text; `indent` < 0 gives one line. NaN and infinities become null.
   std::string dump(int indent = -1) const;
-  // Throws Error{kInput} with byte position; duplicate keys and trailing text are errors.
-  // `where` names the file for the message.
+  // Parses a text. Throws Error{kInput} with byte position, also for duplicate keys and trailing
+  // text. `where` names the file for the message.
   static Json parse(std::string_view text, const std::string& where);
 
   friend bool operator==(const Json& a, const Json& b);

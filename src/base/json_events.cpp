@@ -32,7 +32,7 @@ class Adapter : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override { return events_.null(), true; }
   bool boolean(bool v) override { return events_.boolean(v), true; }
-  // Called only for numbers with a minus sign.
+  // Passes an integer on; called only for numbers with a minus sign.
   bool number_integer(number_integer_t v) override {
     v == 0 ? events_.real(-0.0) : events_.integer(v);
     return true;

@@ -15,7 +15,7 @@ class JsonEvents {
   virtual void null() = 0;
   virtual void boolean(bool value) = 0;
   virtual void integer(std::int64_t value) = 0;
-  // Also called for integers beyond 64 bits, and for -0, which has no integer form.
+  // Takes a real number, an integer beyond 64 bits, or -0, which has no integer form.
   virtual void real(double value) = 0;
   virtual void text(std::string& value) = 0;
   virtual void begin_object() = 0;
@@ -28,7 +28,7 @@ class JsonEvents {
 // Deeper nesting is refused.
 inline constexpr std::size_t kMaxJsonDepth = 256;
 
-// Needs at most three times the memory of the longest string in `text`. Errors: kInput with the
+// Parses a text in at most three times the memory of its longest string. Errors: kInput with the
 // byte position, for text that is not JSON in UTF-8, for trailing text and for nesting beyond
 // kMaxJsonDepth; `where` names the file.
 void parse_json(std::string_view text, const std::string& where, JsonEvents& events);

@@ -19,7 +19,7 @@ bool is_same_file(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// 0, or what went wrong.
+// Writes the whole text to the disk; returns 0, or errno if that failed.
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -31,8 +31,8 @@ int write_all(int fd, std::string_view text) {
   return ::fdatasync(fd) == 0 || errno == EINVAL ? 0 : errno;
 }
 
-// False when another process still has the lock then. Failures of other kinds count as a lock: a
-// file system without them.
+// Tries to lock the file for as long as `patience`. False: another process still has the lock then.
+// Any other failure counts as a lock: the file system has none.
 bool is_locked_within(int fd, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kPause(10);
   for (;; patience -= kPause) {

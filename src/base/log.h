@@ -24,8 +24,8 @@ void log_message(LogLevel level, std::string_view message);
 // Logs from the thread that receives signals: it never waits for a reader of stderr or for another
 // message, and writes nothing where it would have to. Throws nothing.
 void log_at_once(LogLevel level, std::string_view message) noexcept;
-// From then on a message is left out when nobody has read stderr for half a second: somebody wants
-// the program to end. Until then a message waits, as that of any program does.
+// From a call with true on, a message is left out when nobody has read stderr for half a second:
+// somebody wants the program to end. Until then a message waits, as that of any program does.
 void let_messages_be_lost(bool may_be_lost);
 
 template <class... Args>
@@ -55,7 +55,7 @@ class ProgressLine {
   void update(std::string_view text);
   // Removes the line.
   void done();
-  // False when updates are not shown; the caller can then skip composing a text.
+  // True when updates are shown; if not, the caller can skip composing a text.
   bool is_shown() const { return shown_; }
 
  private:

@@ -130,7 +130,7 @@ void OutputFile::begin() {
   create_temporary(&replaced);
 }
 
-// Until it has the permissions of the file that it replaces, nobody else may read it.
+// Makes the temporary file, which nobody else may read until it has the permissions of `replaced`.
 void OutputFile::create_temporary(const struct stat* replaced) {
   for (int i = 0; i < kMostAttempts; ++i) {
     temporary_ = temporary_name();

@@ -25,7 +25,7 @@ class OutputFile {
   // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
   // file that is_own_or_empty() does not know, where `about` is the field that gave the path.
   explicit OutputFile(const std::filesystem::path& path, const About& about = "file");
-  // A member of one of our folders: a symbolic link with this name is replaced, never followed.
+  // Writes a member of one of our folders: a symbolic link of that name is replaced, not followed.
   OutputFile(const Directory& folder, const std::string& name);
   // Removes the temporary file unless it was committed.
   ~OutputFile();
@@ -53,7 +53,7 @@ class OutputFile {
 // True if the path is written to directly: "-" and /dev/stdout, /dev/fd/N, a device, a FIFO, or a
 // link to one of these.
 bool is_stream(const std::filesystem::path& path);
-// Opens such a path for writing; a FIFO only when it has a reader. Throws Error{kOutput}.
+// Opens a path that is_stream() for writing; a FIFO only if it has a reader. Throws Error{kOutput}.
 FileHandle open_stream(const std::filesystem::path& path);
 
 // Writes `text` in the same all-or-nothing way.

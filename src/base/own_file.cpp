@@ -71,8 +71,8 @@ bool has_mark(std::string_view head) {
   });
 }
 
-// Only the first name in a CSV head of ours is in quotes, which means nothing to readers and is
-// what no other writer does.
+// True if the text begins as CSV of ours: the first line has quotes around its first name alone,
+// which means nothing to readers and is what no other writer does.
 bool has_csv_mark(std::string_view head) {
   const std::string_view line = head.substr(0, head.find("\r\n"));
   if (!line.starts_with('"') || line.size() == head.size()) return false;

@@ -9,7 +9,7 @@ namespace tracestep {
 
 // True if the open file has the mark of one of the program's outputs, or is empty.
 bool is_own_or_empty(int descriptor);
-// True if such a mark is in `head`, the first 4096 bytes of a file, or in `tail`, its end.
+// True if the mark of an output is in `head`, a file's first 4096 bytes, or in `tail`, its end.
 bool is_own(std::string_view head, std::string_view tail);
 
 // The marks of formats that have a fixed place for one; is_own() finds them.

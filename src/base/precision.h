@@ -32,7 +32,7 @@ struct Precision {
 // "fp8" (bf16 with 8-bit products), "bf16-pure" and "fp16-pure" (everything is stored in that
 // type).
 const std::vector<std::string>& precision_names();
-// Error{kUsage} naming `where` and the closest name when there is no such precision.
+// The precision of this name; if there is none, Error{kUsage} with `where` and the closest name.
 Precision parse_precision(std::string_view where, std::string_view name);
 // The inverse of parse_precision().
 std::string name_of(const Precision& precision);

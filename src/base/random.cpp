@@ -10,7 +10,7 @@ namespace {
 
 using Coefficients = std::array<double, 8>;
 
-// Where the three approximations meet: |q|, and r = sqrt(-log(tail probability)).
+// The bounds of the three approximations, in |q| and in r = sqrt(-log(tail probability)).
 constexpr double kCentre = 0.425;
 constexpr double kFarTail = 5.0;
 

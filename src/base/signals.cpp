@@ -25,7 +25,7 @@ struct Taken {
   Wish wish = Wish::kEnd;
 };
 using Clock = std::chrono::steady_clock;
-// timeout(1) sends its signal to the program and to the program's group: that is one wish.
+// Within this time a signal is one wish: timeout(1) sends it to the program and to its group.
 constexpr std::chrono::milliseconds kEcho{100};
 // SIGALRM and SIGXCPU are limits of time (`alarm` before exec, `ulimit -S -t`). Of SIGUSR1 and
 // SIGUSR2, job systems send one or the other before a limit.
@@ -78,7 +78,7 @@ bool is_ignored(int number) {
   ::_exit(128 + number);
 }
 
-// The line that confirms it; empty: there is none.
+// Notes a signal to end and passes it to a child; returns the line that confirms it, or nothing.
 std::string hear_end(State& shared, const Taken& taken) {
   const bool is_echo = shared.received == taken.number && Clock::now() - shared.received_at < kEcho;
   if (shared.received != 0 && (is_echo || taken.number == SIGXCPU)) return {};
@@ -101,8 +101,8 @@ std::string hear_save(State& shared, const Taken& taken) {
   return fmt::format("{} received: {}", taken.name, shared.at_save);
 }
 
-// The wish is carried out before the line is written, and the line waits for nobody: stderr may be
-// a pipe that nobody reads.
+// Carries out a signal's wish, then writes the line that confirms it, if nobody has to wait for
+// that: stderr may be a pipe that nobody reads.
 void hear(const Taken& taken) {
   State& shared = state();
   std::unique_lock lock(shared.mutex);

@@ -36,7 +36,7 @@ std::string range_hint(const char* kind, T min, T max) {
   return fmt::format("give {}", kind);
 }
 
-// from_chars also takes "inf", "nan" and "infinity"; a number starts with a digit or a point.
+// True for a digit or a point, after "-": from_chars also takes "inf", "nan" and "infinity".
 bool starts_like_number(std::string_view text) {
   if (!text.empty() && text[0] == '-') text.remove_prefix(1);
   return !text.empty() && (text[0] == '.' || (text[0] >= '0' && text[0] <= '9'));
@@ -125,7 +125,7 @@ struct Decimal {
   int exponent = 0;
 };
 
-// "1.5", "2e3"; none for any other text, and for more digits than 64 bits hold.
+// Reads "1.5" or "2e3"; nullopt for any other text, and for more digits than 64 bits hold.
 std::optional<Decimal> decimal_of(std::string_view text) {
   const std::size_t e = std::min(text.find_first_of("eE"), text.size());
   std::string digits(text.substr(0, e));
@@ -153,7 +153,7 @@ struct Product {
   bool is_exact = true;
 };
 
-// The decimal number times a factor; none beyond 63 bits.
+// The decimal number times a factor; nullopt beyond 63 bits.
 std::optional<Product> product(Decimal number, std::int64_t factor) {
   __extension__ using Wide = __int128;
   constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();

@@ -28,7 +28,7 @@ bool is_line_or_tab(char32_t c) {
   return c == '\n' || c == '\t';
 }
 
-// The marks, overrides and isolates of bidirectional text, the separators of lines and paragraphs,
+// True for marks, overrides and isolates of bidirectional text, separators of lines and paragraphs,
 // and the deprecated controls of shaping.
 bool moves_others(char32_t c) {
   return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||

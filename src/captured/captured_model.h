@@ -16,8 +16,8 @@
 
 namespace tracestep {
 
-// Names of the files in such a folder. The safetensors files may be missing: weights if the module
-// had no storage, and constants and inputs if it has none.
+// Names of the files in a captured module's folder. The safetensors files may be missing: weights
+// if the module had no storage, and constants and inputs if it has none.
 inline constexpr const char *kCapturedProgram = "program.txt", *kCapturedIndex = "capture.json",
                             *kCapturedWeights = "weights.safetensors",
                             *kCapturedConstants = "constants.safetensors",
@@ -95,7 +95,7 @@ bool is_captured_folder(const std::filesystem::path& path);
 // file, and the line or the key, for anything that docs/your-module.md does not allow.
 std::shared_ptr<const CapturedModel> captured_at(const std::filesystem::path& folder);
 
-// As above, from the two texts; `folder` is for messages and for the files beside them.
+// Reads a module from the two texts; `folder` is for messages and for the files beside them.
 CapturedModel captured_from(const std::string& program, const std::string& index,
                             const std::filesystem::path& folder);
 

@@ -25,7 +25,7 @@ std::string file_of(const fs::path& folder, const char* name) {
   return (folder / name).string();
 }
 
-// Ids are below the rows of the tables that they are looked up in, and the logits of their losses.
+// Checks that ids are below the rows of the tables, and the logits of losses, that they index.
 void check_vocabularies(const CapturedModel& model, const std::string& where) {
   const Program& program = model.program;
   const auto input_of = [&](ValueId id) {

@@ -27,7 +27,7 @@ const Command& find_command(std::span<const Command> commands, const std::string
               "tracestep --help lists them");
 }
 
-// The program's help, that of the command that is named behind it, or that of the architecture.
+// The help that is asked for: the program's, a command's, or that on the architecture.
 std::string help_on(std::span<const Command> commands, std::span<const std::string> arguments) {
   if (arguments.size() == 1) {
     return arguments[0] == "-h" ? command_list(commands) + "\n" : help_text(commands);
@@ -36,7 +36,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
   return help_text(find_command(commands, arguments[1], {kArchitectureTopic}));
 }
 
-// More values than the option takes: the words that follow belong to nothing.
+// Fails for more values than the option takes: the words that follow belong to nothing.
 [[noreturn]] void fail_too_many(const Option& option, const Words& values) {
   const bool is_list = option.value_name.find(',') != std::string::npos;
   throw Error(ErrorCode::kUsage, option.flag,
@@ -48,7 +48,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
                                     fmt::join(values, " ")));
 }
 
-// If a command takes no words, those behind an option's values were meant for that option.
+// Fails for words behind an option's values if the command takes none: that option was meant.
 void check_stray_words(const OptionSet& set, const CommandLine& line) {
   if (!set.positionals().empty()) return;
   for (std::size_t i = 1; i < line.parts.size(); ++i) {
@@ -63,7 +63,7 @@ void check_stray_words(const OptionSet& set, const CommandLine& line) {
   }
 }
 
-// The values of an option, which may be given several times.
+// Reads the values of an option, which may be given several times.
 void read_option(const Option& option, const CommandLine& line) {
   Words values;
   int given = 0;
@@ -99,7 +99,7 @@ void check_mark(const Command& command, std::span<const std::string> words) {
                           command.name, words.front()));
 }
 
-// The words that belong to no flag, in order; those behind "--" are no flags.
+// Reads the words that belong to no flag, in order; those behind "--" are no flags.
 void read_positionals(const Command& command, const CommandLine& line) {
   Words words = words_of_none(line);
   const std::vector<Positional>& positionals = command.options.positionals();

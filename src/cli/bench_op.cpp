@@ -11,7 +11,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Calls by commas, but for those within brackets.
+// Splits calls at commas, but for those within brackets.
 std::vector<std::string> split_calls(const std::string& where, const std::string& text) {
   std::string separated = text;
   int depth = 0;

@@ -39,7 +39,7 @@ void drop(Request& request, std::span<const std::string> flags) {
   for (const std::string& flag : flags) request.drop(flag);
 }
 
-// All rows depend on it, apart from their cells: the words of the request without those that list
+// What all rows depend on, apart from their cells: the words of the request without those that list
 // cells or concern the output, and what tells builds and machines apart.
 Json dependencies(const Command& command, std::span<const std::string> arguments) {
   Request request(arguments);
@@ -175,7 +175,7 @@ const StopSignal& Cells::stop(std::string_view what) {
   return *stop_;
 }
 
-// Ranks that are processes end together, in the middle of a cell.
+// True if no cell may be begun. Ranks that are processes end together instead, amid a cell.
 bool Cells::must_stop() const {
   return role_ != Role::kMeasures || (is_stopped() && processes() == nullptr);
 }
@@ -284,7 +284,7 @@ bool Cells::goes_on() {
   return ++pass_ < passes();
 }
 
-// Rows of several processes as one, in every table; the last process has what all together say.
+// Writes every table with the rows of all processes; tables of the last alone are about all.
 void Cells::write_merged(const CellTables& last) {
   Document all = document_of(merged_result(documents_, "--processes"), command_.name);
   for (const Table& table : last.tables) {

@@ -73,8 +73,8 @@ struct ListsCells {};
 
 class Cells final : public Driver {
  public:
-  // `arguments`: the whole command line. Throws as RowsFile(), and Error{kUsage} for a --cell that
-  // does not exist.
+  // Opens the file of rows. `arguments`: the whole command line. Throws as RowsFile(), and
+  // Error{kUsage} for a --cell that does not exist.
   Cells(const Command& command, const CellOptions& options, std::span<const std::string> arguments);
   // Lists the cells and what each needs, by running the command up to their measurement.
   Cells(const Command& command, const CellOptions& options, std::span<const std::string> arguments,
@@ -105,7 +105,7 @@ class Cells final : public Driver {
   // True if this pass writes files beside the result; they are written once, however many processes
   // measure.
   bool writes_files() const { return makes_tables() && pass_ == 0; }
-  // False if another process makes the tables.
+  // True if this process makes the tables; false: it measures for another one, or lists cells.
   bool makes_tables() const { return !is_child() && !lists(); }
   // True if the cells are only listed and nothing is measured.
   bool lists() const { return role_ == Role::kLists; }
@@ -160,7 +160,7 @@ class Cells final : public Driver {
   bool keeps_rows() const override { return options_.is_used(); }
   void keep(std::vector<RowsFile::Row> rows);
   void keep(const Json& key, Json row) override { keep({{key, std::move(row)}}); }
-  // In a child process, only the cells that it is asked for.
+  // The numbers of the stage's cells to measure: in a child process, those it is asked for.
   std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const override;
   // Adds a cell to the list of cells.
   void list(const std::string& stage, std::size_t cell, Json key, JobPlan visit,

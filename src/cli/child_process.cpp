@@ -24,7 +24,7 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
               fmt::format("{} is not possible: {}", what, std::strerror(error)));
 }
 
-// The output goes to files, so that neither stream can block the process.
+// Opens a file for a process's output, which then cannot block on either stream.
 File temporary_file() {
   File out(std::tmpfile(), &std::fclose);
   if (out == nullptr) fail("a temporary file", errno);

@@ -28,7 +28,7 @@ struct Command {
   std::vector<std::pair<std::string, std::string>> examples = {};  // Arguments, and what they show.
 
   OptionSet options = {};  // The options, which set the variables that `run` reads.
-  // `arguments`: the whole command line, to be recorded in results. Returns the exit status.
+  // Runs the command. `arguments`: the whole command line, for results. Returns the exit status.
   std::function<int(std::span<const std::string> arguments)> run = {};
   // Set instead of `run` by a command that measures cells; add_cells() (cli/cells.h) makes `run`
   // from it, and the function that joins results of jobs.

@@ -62,7 +62,7 @@ void complete(AttentionOptions& o) {
   }
 }
 
-// The values of a field as an axis.
+// Makes an axis of the field's values in the grid.
 Axis<AttentionSpec> axis_of(const RunGrid& grid, std::string_view field) {
   Axis<AttentionSpec> out;
   for (const RunChange& change : grid.changes(field)) {
@@ -71,8 +71,8 @@ Axis<AttentionSpec> axis_of(const RunGrid& grid, std::string_view field) {
   return out;
 }
 
-// Specifications by precision, then form, saved tensors, mask, width and context. `run`: the fields
-// of all. The tiled form, which saves none, is there once.
+// The cells of the grid, by precision, then form, saved tensors, mask, width and context. `run` has
+// the other fields. The tiled form, which saves none, is there once.
 std::vector<AttentionSpec> specs_of(const AttentionOptions& o, const RunSpec& run) {
   using S = AttentionSpec;
   S usual = o.base;

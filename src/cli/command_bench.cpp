@@ -37,7 +37,7 @@ struct BenchOptions {
   std::optional<double> roof;  // TFLOP/s; none: measured; 0: none known
 };
 
-// Everything the numbers of a row depend on, apart from the machine.
+// The key of a row: everything that its numbers depend on, apart from the machine.
 Json cell_key(const CellSpec& spec, const Json& environment) {
   Json key = key_of(spec);
   add_key(spec.protocol, key);
@@ -158,7 +158,7 @@ void add_split_hint(const std::vector<RunSpec>& runs, const Json& environment, T
     table.notes.push_back(std::move(hint));
 }
 
-// In micro-batches forward and backward take turns.
+// Refuses --part-steps for runs in micro-batches, where forward and backward take turns.
 void check_parts(const Protocol& protocol, std::span<const RunSpec> runs) {
   const auto is_in_several = [](const RunSpec& run) { return micro_batches_of(run) > 1; };
   if (protocol.part_steps == 0 || std::ranges::none_of(runs, is_in_several)) return;

@@ -76,8 +76,8 @@ std::optional<RunPair> sides_of(const CompareCommandOptions& o,
   return RunPair{read_result(o.a), read_result(o.b)};
 }
 
-// Recordings of PyTorch have steps of their own: they are held against each other as `read` does
-// it.
+// Compares two recordings of PyTorch, which have steps of their own, as `read` does; refuses
+// options that are about results of this program.
 int run_recordings(const CompareCommandOptions& o, std::span<const std::string> arguments) {
   if (o.fail_percent || o.noise_percent || o.pairs > 0 || !o.ignored.empty()) {
     throw Error(ErrorCode::kUsage, "compare", "these options are about results of this program",

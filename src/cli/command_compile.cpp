@@ -55,7 +55,7 @@ struct Work {
   RoundOptions rounds() const { return {.rounds = options.rounds, .seed = runs[0].seed}; }
 };
 
-// The runs that differ in `fields` alone become one, the last of them.
+// The runs, of which those that differ in `fields` alone become one, the last of them.
 std::vector<RunSpec> without(std::span<const RunSpec> runs,
                              const std::vector<std::string_view>& fields) {
   std::vector<RunSpec> out;
@@ -93,8 +93,8 @@ void measure_steps(Work& work) {
   work.tables.push_back(way_table(cells));
 }
 
-// Attention in the ways of the grid, each once: of `ops` only the softmax counts, and the flash
-// form has one way for all.
+// The calls of attention in the grid, each once: of `ops` only the softmax counts, and flash
+// attention is the same for all.
 std::vector<AttentionSpec> attention_specs(const Work& work) {
   // Drops the fields that attention by itself does not have, or has other flags for.
   const std::vector<RunSpec> runs = without(work.runs, fields_that([](const RunField& field) {
@@ -135,7 +135,7 @@ void measure_attentions(Work& work) {
       })));
 }
 
-// "small 512 step", with more where that is another ladder's as well.
+// Names a ladder "small 512 step", or by its whole key where that names another ladder, too.
 std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
   const auto brief = [](const RunSpec& r) {
     return fmt::format("{} {} {}", r.model.name, r.shape.context, name_of(r.mode));
@@ -145,7 +145,7 @@ std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
   return label_of(key_of_ladder(run));
 }
 
-// A ladder for each size and context, in the last of the modes.
+// Measures a ladder for each size and context, in the last of the modes.
 void measure_ladders(Work& work) {
   constexpr double kSecondsOfErrors = 20;  // against float64, on a part of the model
   std::vector<const Rung*> rungs;

@@ -32,7 +32,7 @@ bool has_simd(const Json& environment, std::string_view flag) {
   return false;
 }
 
-// How the CPU multiplies bfloat16; `refused` where the processor could do more than we may.
+// Adds a row: how the CPU multiplies bfloat16; "slow" where the system forbids its faster way.
 void add_bf16_part(Table& table) {
   const bool is_refused = cpu::tile_support() == cpu::TileSupport::kRefused;
   std::string note;

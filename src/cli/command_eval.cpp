@@ -54,7 +54,7 @@ int finite_status(const EvalResult& result) {
   return exit_code(ErrorCode::kNotFinite);
 }
 
-// The example of a captured module, or the inputs of a file.
+// Evaluates a captured module on its example, or on the inputs of a file.
 int eval_captured(EvalCommand o, std::span<const std::string> arguments) {
   RunSpec& run = o.eval.run;
   if (run.parallel.is_on()) fail_usage("--parallel", "an example is evaluated on one rank");

@@ -92,7 +92,7 @@ ModelConfig model_of_row(const ResultRow& row) {
   return out;
 }
 
-// `row`: of the file; without one a small step is measured when a topic asks for it.
+// What topics read. `row`: of the file; without one, a topic that needs it has a step measured.
 ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& row) {
   RunSpec run = o.grid.run();
   refuse_captured(run.model, "topics are explained by the reference Transformer");
@@ -119,7 +119,7 @@ ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& r
   return input;
 }
 
-// The claims that are found; the derivation of each, unless all were asked for.
+// The table of the claims that are found, and the derivation of each unless all were asked for.
 std::vector<Table> claim_tables(const std::string& words) {
   ops::register_all();
   const std::vector<const Claim*> found = find_claims(words);

@@ -20,7 +20,7 @@ struct ExportCommand {
   bool merges = false;
 };
 
-// The published model whose files are taken along: empty where the weights have none.
+// The folder of the published model whose files are taken along; empty: the weights have none.
 std::filesystem::path given_folder(const ExportCommand& o, const Weights& weights) {
   if (!o.model.empty()) return o.model;
   const std::string origin = weights.tensors.origin();
@@ -38,7 +38,7 @@ bool is_of(const std::filesystem::path& origin, const Tokenizer& tokenizer) {
   }
 }
 
-// The tokenizer is that of the origin, or the same as a tokenizer.json, or stays here.
+// Takes the tokenizer along: the origin's, or one written as tokenizer.json. Warns if neither.
 void take_tokenizer(FamilyExport& what, const Weights& weights) {
   const auto own = tokenizer_for_numbers(&weights);
   if (own == nullptr || is_of(what.origin, *own)) return;

@@ -40,8 +40,8 @@ struct FitOptions {
   double margin_percent = 100 * kUsualMargin;
 };
 
-// The limit that was given, that of a published device, or, of a CPU that was asked for by name,
-// what a run may take of what this machine has free; `note` says so.
+// The limit that was given, that of a published device, or, for a CPU asked for by name, what a run
+// may take of this machine's free memory, as `note` then says. Else throws Error{kUsage}.
 std::int64_t limit_of(const RunSpec& run, const TimeSource& source, bool is_device_given,
                       std::string& note) {
   const std::int64_t limit = run.place.memory_limit_bytes;
@@ -62,7 +62,7 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source, bool is_devi
               "--published; --device cpu takes what this machine has free");
 }
 
-// nullopt if the step as given misses its own budget, while its size is still to be found.
+// Predicts the step as given. nullopt: it misses its budget, and its size is still to be found.
 std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   try {
     return MemoryCell{.run = predict_memory(asked.step, asked.traits),
@@ -130,7 +130,7 @@ Fitted fit_as_asked(const FitQuestion& asked, const FitOptions& o, SearchProgres
   return out;
 }
 
-// The table that the answer is read from.
+// The table that the answer is read from; without an answer the first one.
 Table& shown_table(const std::optional<pages::FirstAnswer>& answer, std::vector<Table>& tables) {
   const auto found = answer ? std::ranges::find(tables, answer->table, &Table::name) : tables.end();
   return found == tables.end() ? tables.front() : *found;
@@ -166,7 +166,7 @@ void say_assumed_for(std::vector<const RunField*> fields, const FitOptions& o, R
   say_assumed(fields, {&run, 1}, environment, notes);
 }
 
-// A captured module has one batch and one context, which a search cannot change.
+// Refuses searches that change the batch or context of a captured module, which has one of each.
 void check_captured(const RunSpec& run, const FitOptions& o) {
   if (run.model.captured == nullptr) return;
   if (!o.largest.empty()) {

@@ -38,7 +38,7 @@ bool has_numbers(const GenerateCommand& o) {
   return !o.prompt_tokens.empty();
 }
 
-// nullptr: none is known, and numbers go in and out.
+// The tokenizer of prompt and text; nullptr: none is known, and numbers go in and out.
 std::unique_ptr<Tokenizer> tokenizer_for(const GenerateCommand& o, const Weights* weights) {
   auto asked = tokenizer_called(o.tokenizer);
   if (has_numbers(o) && !asked) return tokenizer_for_numbers(weights);
@@ -95,7 +95,7 @@ class TokenClock {
     last_ = Clock::now();
     if (++count_ == kReady) ready_ = last_;
   }
-  // nullopt for too few tokens.
+  // Tokens per second after the first ones; nullopt: there were too few.
   std::optional<double> per_second() const {
     const std::chrono::duration<double> passed = last_ - ready_;
     if (count_ <= kReady || passed.count() <= 0.0) return std::nullopt;

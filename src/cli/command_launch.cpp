@@ -38,7 +38,7 @@ struct LaunchOptions {
   std::string command;  // its first word; the rest is read from the arguments
 };
 
-// On CPUs MPI connects the processes, and mpirun ends them all when one fails.
+// Runs mpirun in place of this program. On CPUs MPI connects processes; if one fails, all end.
 [[noreturn]] void become_mpirun(int processes, const std::vector<std::string>& command) {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink(kSelf, error).string();
@@ -171,7 +171,7 @@ bool is_this_program(const std::string& word) {
          (word.find('/') != std::string::npos && std::filesystem::equivalent(word, kSelf, ignored));
 }
 
-// The words of the command, which people also begin with the name of this program, as for mpirun.
+// The words of the command behind "--", without this program's name, which mpirun would need.
 std::vector<std::string> command_of(std::span<const std::string> arguments) {
   auto first = std::ranges::find(arguments, "--") + 1;
   if (first != arguments.end() && is_this_program(*first)) ++first;

@@ -152,7 +152,7 @@ MemoryRunSpec spec_of(const RunSpec& run, const MemoryOptions& o, bool is_only) 
           .times = is_only};
 }
 
-// The step as it runs on the device, or on one that has its traits and no numbers.
+// Runs the step on its device, or on one with the device's traits that computes nothing.
 MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   const MemoryRunSpec spec = spec_of(run, o, false);
   if (is_here) return run_memory(make_device, spec);
@@ -160,7 +160,7 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-// A step as it runs, or as its program says; or one that meets no budget of recomputation.
+// Runs or predicts a step. In a grid, one that meets no budget of recomputation is a result, too.
 MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
   const auto run = [&] {
     return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))
@@ -217,7 +217,7 @@ std::vector<MemoryCell> cells_of(const std::vector<RunSpec>& runs, const MemoryO
   return out;
 }
 
-// `times`: of changes that would fit; nullptr: none are known.
+// Adds tables of a step out of memory. `times`: of changes that would fit; nullptr: not known.
 void add_failure(const MemoryCell& cell, const MemoryOptions& o, bool is_here,
                  const Predictor* times, std::vector<Table>& tables) {
   MemoryCell failed = cell;
@@ -254,7 +254,7 @@ void add_one_cell(const MemoryCell& cell, const MemoryOptions& o, std::vector<Ta
   }
 }
 
-// A component without any buffer is a name that is written wrong.
+// Refuses a component that has no buffer in any cell: its name must be wrong.
 void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells) {
   for (const MemoryCell& cell : cells) {
     for (const MappedBuffer& buffer : cell.run.map.buffers) {
@@ -267,7 +267,7 @@ void check_filter(const BufferFilter& filter, std::span<const MemoryCell> cells)
               "has all paths");
 }
 
-// Tables for pictures: the timeline of each step, and what each of several saves for backward.
+// Makes the tables of pictures: each step's timeline, and what each of several saves for backward.
 std::vector<Table> drawn_tables(std::span<const MemoryCell> cells) {
   std::vector<Table> out;
   const auto add = [&](Table table, const MemoryCell& cell) {
@@ -319,7 +319,7 @@ PlannedMemory planned_memory(const MemoryOptions& o, DeviceUse use) {
   return {runs_of(grid, Takes::kPlanner, DeviceUse::kPlan, Ranks::kUsed), std::move(assumed)};
 }
 
-// The limit and the times of the device that is named.
+// Takes the limit and the times of the device that is named, if one is.
 void take_source(const MemoryOptions& o, const Json& environment, PlannedMemory& out) {
   if (!o.has_times()) return;
   out.source = time_source(out.runs[0], o.times, environment);

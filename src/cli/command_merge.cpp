@@ -39,7 +39,7 @@ void gather(const JobTasks& tasks, std::vector<JobRows> jobs, const OutputOption
   }
 }
 
-// The result of a command that is one task, in this form.
+// Writes the result of a command that was a single task, in the form that `output` asks for.
 void write_whole(const std::filesystem::path& folder, const OutputOptions& output) {
   const std::filesystem::path path = result_path(folder, 0);
   const std::string name = path.filename().string();

@@ -53,7 +53,7 @@ std::string column_meant(const Table& table, const std::string& asked) {
   return out.empty() ? asked : out;
 }
 
-// "mode step, precision fp32": what all rows have in common, without settings that are as usual.
+// Says what all rows have in common, "mode step, precision fp32", without usual settings.
 std::string common_keys(const Table& table, const pages::Pivot& pivot) {
   std::vector<std::string> out;
   if (table.rows.empty()) return {};
@@ -90,7 +90,7 @@ std::vector<std::string> varying_keys(const Table& table, const std::string& acr
   return out;
 }
 
-// Prefers samples to bytes, and bytes to other exact columns.
+// The column to show if none is named: samples before bytes, bytes before other exact columns.
 std::string usual_value(const Table& table) {
   const auto first = [&](auto is) {
     const auto found = std::ranges::find_if(table.columns, is);

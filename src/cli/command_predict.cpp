@@ -161,7 +161,7 @@ std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Pred
   return out;
 }
 
-// Products of a run that the calibration has a grid for; none of one that has no program.
+// The products of a run that a calibration has a grid for; none if the run has no program.
 std::set<NamedProduct> products_of_run(const RunSpec& run) {
   if (run.precision.tf32) return {};  // they have the names of those that are not rounded
   try {
@@ -171,8 +171,8 @@ std::set<NamedProduct> products_of_run(const RunSpec& run) {
   }
 }
 
-// Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps
-// them with it. The exit status of the signal that ended it, or 0.
+// Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps the
+// times in it. Returns the exit status of the signal that ended this, or 0.
 int time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
                   KnownDevice& known) {
   constexpr double kMostRatio = 1.5;
@@ -268,8 +268,8 @@ int check_all(const PredictOptions& o, const std::string& date_utc, const KnownD
   return 0;
 }
 
-// Ranks are predicted where each has a device of its own; those of a CPU share its cores and
-// memory.
+// Refuses ranks on a CPU, which would share its cores and memory, and ranks on devices whose link
+// is not known.
 void check_ranks(const PredictOptions& o, const RunSpec& run) {
   if (!run.parallel.is_on()) return;
   if (!traits_of(run.place).has_own_memory()) {

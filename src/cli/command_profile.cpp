@@ -54,7 +54,7 @@ void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
   }
 }
 
-// FILE, or for one of several cells its folder and name with the cell's label before the endings.
+// The file of a cell's trace: FILE; one of several has its label before the name's endings.
 fs::path trace_path(const ProfileOptions& o, const RunSpec& run, std::size_t cells) {
   if (cells == 1 || is_stream(o.trace)) return o.trace;
   std::string name = o.trace.filename().string(), label = label_of(run);

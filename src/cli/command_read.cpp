@@ -92,7 +92,7 @@ void add_ours(std::vector<Table> ours, const std::vector<std::string>& notes,
   tables.insert(tables.begin(), ours.begin(), ours.end());
 }
 
-// "before.json.gz and after.json.gz": without folders of this machine.
+// Names the files without their folders: "before.json.gz and after.json.gz".
 std::string title_of(const ReadOptions& o) {
   const auto name = [](const std::filesystem::path& path) {
     return (path.has_filename() ? path : path.parent_path()).filename().string();
@@ -100,8 +100,8 @@ std::string title_of(const ReadOptions& o) {
   return name(o.a) + (o.b.empty() ? "" : " and " + name(o.b));
 }
 
-// A page alone shows this: all pieces of work of the step nearest to the median. A second reading
-// picks them, as the first does not know that step.
+// The table of all work of the step nearest to the median, which a page alone shows. Reads the
+// trace again, as the first reading does not know that step.
 Table drawn_step(const ReadTrace& trace, const ReadTrace* eager) {
   return step_table(read_trace_of_file(trace.facts.path, eager, trace.times.middle_step()));
 }

@@ -95,8 +95,8 @@ int count_of_views(const ShowOptions& o) {
          (o.diff.empty() ? 0 : 1) + (o.docs.empty() ? 0 : 1) + (o.after.empty() ? 0 : 1);
 }
 
-// `mark`: of a file that a later run may replace; pages of the documentation say themselves what
-// they were written by.
+// Writes plain text. `mark`: the first line of a file that a later run may replace; pages of the
+// documentation say themselves what they were written by.
 void show_text(const ShowOptions& o, const std::string& text, std::string_view mark = {}) {
   const bool is_page = !o.docs.empty() && o.output.format == Format::kMarkdown;
   if (o.output.format != Format::kText && (!is_page || o.output.is_format_given)) {

@@ -107,7 +107,7 @@ StudyMachine machine_of(const StudyOptions& o, const RunSpec& run, const StudySi
 
 constexpr const char* kCharts = "charts";  // the folder of the charts of study.tex, .typ and .md
 
-// "out/study.html".
+// The path of a file of the study: "out/study.html".
 fs::path file_of(const StudyOptions& o, std::string_view ending) {
   return o.folder / fmt::format("study.{}", ending);
 }
@@ -140,7 +140,7 @@ struct StudyFolders {
   const MadeFolders charts, pictures;
 };
 
-// out/course.md and the like: the hand-in.
+// Writes the hand-in: out/course.md and the like.
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
   std::vector<OwnTime> own;
   if (!o.mine.empty()) {
@@ -183,7 +183,7 @@ RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
   return placed(run, Takes::kFast, use);
 }
 
-// Each process of a launcher would write the whole report.
+// Refuses several processes of a launcher, each of which would write the whole report.
 void check_alone() {
   const std::optional<Launched> self = launched();
   if (!self || self->count == 1) return;
@@ -209,7 +209,7 @@ void print(const StudyOptions& o, const StudyReport& report) {
   write_text(out, {});
 }
 
-// The report of what another study measured, with the questions of today.
+// Writes the report of what another study measured anew, with the questions of today.
 int write_anew(const StudyOptions& o) {
   const StoredStudy stored =
       stored_study(read_text_file(o.from, "from"_field, kMaxResultBytes), o.from.string());
@@ -220,7 +220,7 @@ int write_anew(const StudyOptions& o) {
   return 0;
 }
 
-// The plan takes all the memory there is, or the limit, as a study chooses sizes that fit it.
+// What a job for the study needs: all memory or the limit, as it chooses sizes that fit it.
 JobPlan plan_of(const StudyOptions& o) {
   const Place place = run_alone(o, DeviceUse::kPlan).place;
   return {

@@ -35,8 +35,8 @@ std::vector<RunSpec> runs_of(const ThroughputOptions& o, DeviceUse use) {
   return out;
 }
 
-// Rows hold figures of single cells; their page compares them, so that rows which were measured
-// apart (--resume, --processes) give the same answer.
+// The table of cells, each row with figures of its own cell alone: their page compares them, so
+// that rows measured apart (--resume, --processes) give the same answer.
 Table throughput_table(const std::vector<CellResult>& results, const Json& environment,
                        const Cells& cells) {
   Table out{.name = "throughput", .title = "Tokens per second by batch", .columns = cell_columns()};

@@ -274,7 +274,7 @@ void set_sample_prompt(TrainCommand& o) {
   }
 }
 
-// --save may be the same file as --init, so that a model can be trained further in place.
+// Checks that no output is an input; --save may be --init, to train a model further in place.
 void check_files(const TrainCommand& o) {
   const std::vector<NamedPath> inputs = o.tokens.inputs();
   std::vector<NamedPath> outputs{
@@ -308,8 +308,8 @@ std::optional<Checkpoint> find_checkpoint(TrainCommand& o, const OptionSet& set)
 }
 
 // The checkpoint that --resume continues; nullopt: there is none. Its tensors are checked when they
-// are loaded. Where `o` has no option of its own, that of the checkpoint is taken, then that of the
-// recipe, and then that of a module's optimizer.
+// are loaded. Options that `o` was not given come from that checkpoint, else from the recipe, else
+// from the optimizer of a captured module.
 std::optional<Checkpoint> complete(TrainCommand& o, const OptionSet& set) {
   auto found = find_checkpoint(o, set);
   if (!found) take_optimizer(o, set);
@@ -327,7 +327,7 @@ std::optional<Weights> weights_before(const TrainCommand& o,
   return weights_at(o.train.init);
 }
 
-// A run that is continued keeps its forms of a step, another one takes the fastest.
+// Sets the forms of a step: a continued run keeps its own, another one takes the fastest.
 void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpoint>& resumed) {
   take_forms(run, o.grid, resumed ? forms_of(resumed->meta) : choose_forms(run));
 }
@@ -344,8 +344,8 @@ TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
               fmt::format("every step reads the example of {} (--text, --tokens)", run.model.name)};
 }
 
-// The tokens, and in `o` their tokenizer; `run` gets its model and its forms. The files of weights
-// are closed again on return: a checkpoint that is removed meanwhile would keep its place on the
+// Opens the tokens and, in `o`, their tokenizer; sets the model and the forms of `run`. Closes
+// the files of weights again: a checkpoint that is removed meanwhile would keep its place on the
 // disk.
 TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoint> resumed) {
   const std::optional<Weights> weights = weights_before(o, resumed);
@@ -369,8 +369,8 @@ TokenSourcePtr open_inputs(TrainCommand& o, RunSpec& run, std::optional<Checkpoi
   return input.tokens;
 }
 
-// The run with the training's own flags; the other options of the optimizer are the run's.
-// Checkpoints keep its forms, as another version or device would choose others.
+// Sets `train.run` to the run with the training's own flags for the optimizer. Checkpoints keep its
+// forms, as another version or device would choose others.
 void set_run(TrainOptions& train, RunSpec run) {
   OptimizerOptions own = train.run.optimizer;
   own.moments = run.optimizer.moments;

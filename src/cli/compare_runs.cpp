@@ -19,8 +19,8 @@
 namespace tracestep::cli {
 namespace {
 
-// "--format json" for a command line that ends in a command of this program, of whatever build,
-// that has formats and is given none; nothing for all others, which are run as they are.
+// Returns "--format json" for a command line that ends in a command of this program, of whatever
+// build, that has formats and is given none; nothing for all others, which are run as they are.
 std::vector<std::string> format_for(const std::string& command) {
   std::istringstream in(command);
   std::vector<std::string> words;
@@ -43,7 +43,7 @@ std::vector<std::string> format_for(const std::string& command) {
   return is_given ? std::vector<std::string>() : std::vector<std::string>{"--format", "json"};
 }
 
-// A command that prints no result, timed as a whole.
+// Makes a result of the wall time of a command that prints none.
 Json result_of_time(const std::string& command, double ms) {
   const TimedSamples samples({ms});
   Fields<TimedSamples> fields{{as_key(col::command), [&](const TimedSamples&) { return command; }},
@@ -60,7 +60,7 @@ struct Ran {
   bool is_time = false;  // true if it printed no result: then its wall time is the result
 };
 
-// nullopt: it prints nothing that could be compared.
+// Reads the result that a command printed; nullopt: it printed nothing that could be compared.
 std::optional<Json> printed_result(const std::string& text) {
   try {
     Json out = Json::parse(text, "--run");
@@ -90,7 +90,7 @@ std::optional<Ran> run_once(const std::string& command, const StopSignal& stop) 
   return Ran{result_of_time(command, took.count()), true};
 }
 
-// Runs of one command, or of both: all print results, or all are timed.
+// Fails unless all runs, of one command or of both, print results, or none of them does.
 void check_kind(const Ran& ran, const Ran& first, const std::string& command,
                 const std::string& first_command) {
   if (ran.is_time == first.is_time) return;

@@ -20,7 +20,7 @@ bool is_path(const Option& option) {
   return name == "FILE" || name == "DIR" || name == "PATH" || name == "PATH...";
 }
 
-// Between single quotes: a quote ends the text, stands for itself and begins it again.
+// Puts a text between single quotes; a quote in it ends them, stands for itself, begins them again.
 std::string shell_word(std::string_view text) {
   std::string out = "'";
   for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -28,7 +28,7 @@ std::string shell_word(std::string_view text) {
 }
 
 // --- bash ---------------------------------------------------------------------------------------
-
+// Writes the case of a command: its flags, and what may stand behind each.
 std::string bash_command(const Command& command) {
   std::string flags = "--help", values;
   for (const Option& option : command.options.options()) {
@@ -75,7 +75,7 @@ std::string bash_script(std::span<const Command> commands) {
 
 // --- zsh ----------------------------------------------------------------------------------------
 
-// Within '--flag[…]' brackets and colons have a meaning of their own.
+// Escapes brackets and colons, which have a meaning of their own within '--flag[…]'.
 std::string zsh_text(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -133,7 +133,7 @@ std::string zsh_script(std::span<const Command> commands) {
 
 // --- fish ---------------------------------------------------------------------------------------
 
-// In fish a backslash and a quote are escaped within single quotes.
+// Puts a text between single quotes, within which fish has a backslash and a quote escaped.
 std::string fish_text(std::string_view text) {
   std::string out = "'";
   for (char c : text) {
@@ -166,7 +166,7 @@ std::string fish_script(std::span<const Command> commands) {
 
 // --- the manual ---------------------------------------------------------------------------------
 
-// A line as it is: a dot or a quote at its start would be a request.
+// Writes a line that roff prints as it is: a dot or a quote at its start would be a request.
 std::string roff_line(std::string_view line) {
   std::string out = line.starts_with('.') || line.starts_with('\'') ? "\\&" : "";
   for (char c : line) out += c == '\\' ? std::string("\\e") : c == '-' ? "\\-" : std::string(1, c);

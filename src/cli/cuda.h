@@ -16,20 +16,20 @@
 
 namespace tracestep::cli {
 
-// 0 for "cuda", 3 for "cuda:3"; nullopt for other names.
+// The number of the GPU: 0 for "cuda", 3 for "cuda:3"; nullopt for other names.
 std::optional<int> cuda_index(std::string_view device);
 
-// Error{kDevice} when the build has no CUDA back end, or the driver or the device is missing.
+// Throws Error{kDevice} without the CUDA back end in this build, or without driver or device.
 void check_cuda(const Place& place);
 
-// Error{kUsage}, {kInput}, {kOutput}: for --tune, --tune-file and --deterministic that contradict
-// each other or do not apply to the device.
+// Throws Error{kUsage}, {kInput} or {kOutput} for --tune, --tune-file and --deterministic that
+// contradict each other or do not apply to the device.
 void check_tuning(const Place& place);
 
-// Errors as check_cuda(), and Error{kDevice} for a GPU that is too old.
+// Makes the run's GPU. Throws as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
 
-// Free bytes of a GPU, by the driver; nullopt where the device is none.
+// The free bytes of a GPU, by the driver; nullopt: the device is none.
 std::optional<std::int64_t> cuda_free_bytes(Device& device);
 
 // A group of ranks with a GPU each. Errors as make_nccl_group().

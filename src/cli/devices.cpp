@@ -25,7 +25,7 @@
 namespace tracestep::cli {
 namespace {
 
-// CPU threads of each rank.
+// The number of CPU threads that each rank has.
 int threads_of(const Place& place, int ranks = 1) {
   if (place.threads > 0) return place.threads;
   // Not the current affinity: the CPU back end binds this thread to a core once it has run.
@@ -85,8 +85,8 @@ const std::vector<NamedDevice>& all_devices() {
   return all;
 }
 
-// Error{kUsage} for unknown names, with the nearest one; for a device of a data sheet, with the
-// flag that takes it.
+// The device with this name. Error{kUsage} for unknown names, with the nearest one; for a device of
+// a data sheet, with the flag that takes it.
 const NamedDevice& device_named(const std::string& name) {
   std::vector<std::string> names;
   for (const NamedDevice& device : all_devices()) names.push_back(device.name);

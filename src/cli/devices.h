@@ -27,8 +27,8 @@ enum class DeviceUse { kRun, kPlan };
 // is not known yet, and the caller later checks how ranks divide it.
 enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 
-// Error{kUsage} for unknown names (with the nearest one) and for devices that the command does not
-// support (`takes`); Error{kDevice} for devices that this build or this machine does not
+// Throws Error{kUsage} for unknown names (with the nearest one) and for devices that the command
+// does not support (`takes`), Error{kDevice} for devices that this build or this machine does not
 // have. Cheap: no device is started.
 void check_device(const RunSpec& run, Takes takes, DeviceUse use = DeviceUse::kRun);
 // The run with its device and its model checked (weights/model_notes.h) and its CPU threads filled

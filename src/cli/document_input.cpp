@@ -26,7 +26,7 @@ std::vector<std::string> names_of_templates() {
   return out;
 }
 
-// The token that the model's config.json ends texts with.
+// The token that ends texts by the model's config.json; nullopt: none is known.
 std::optional<std::int32_t> end_in_config(const Weights* weights) {
   if (weights == nullptr) return std::nullopt;
   for (const std::filesystem::path& folder :

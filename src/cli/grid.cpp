@@ -46,7 +46,7 @@ std::function<void(std::size_t done, std::size_t most)> GridView::observer() {
   };
 }
 
-// A narrow terminal cuts the end, so the most useful parts come first.
+// Shows the line, its most useful parts first, as a narrow terminal cuts its end.
 void GridView::show(const std::string& part) {
   line_.update(fmt::format("{}/{}  {}{}{}{}", at_, count_, spaced(left_.bar()), part,
                            spaced(left_.text()), label_));

@@ -37,7 +37,7 @@ void check_rounds(const RoundOptions& options);
 // The progress line of a grid: "3/12  about 20 s left  small step".
 class GridView {
  public:
-  // `costs`: the relative cost of each visit, in any unit.
+  // Starts at the first visit. `costs`: the relative cost of each visit, in any unit.
   explicit GridView(std::span<const double> costs);
 
   void begin(double cost, const std::string& label);

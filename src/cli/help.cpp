@@ -38,7 +38,7 @@ std::string usage_of(const Command& command) {
                      command.options.options().empty() ? "" : " [OPTION]...", behind);
 }
 
-// The command's examples, at most this many.
+// Writes the command's examples, at most `most` of them.
 std::string examples_of(const Command& command, std::size_t most) {
   std::string out = command.examples.empty() ? "" : "\nExamples:\n";
   for (const auto& [arguments, meaning] : command.examples) {

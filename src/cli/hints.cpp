@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// A hint for the host's memory: changes of the device's bytes would not help.
+// The hint if the host's memory ran out, where changes of the device's bytes would not help.
 std::string host_hint(const RunSpec& run) {
   const std::int64_t bytes = host_bytes(predict_memory(run, traits_of(run.place)).program);
   RunSpec without = run;
@@ -26,7 +26,7 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
-// Free memory of the host for a run, as a flag takes it: in whole MiB.
+// The host's free memory for a run, as a flag takes it: in whole MiB.
 std::string room_text() {
   constexpr std::int64_t kMiB = 1 << 20;
   const std::int64_t room = usable_part(available_memory().value_or(0)) / kMiB * kMiB;

@@ -40,7 +40,7 @@ Predicted predicted_step(const RunSpec& run, const Predictor* times) {
   return {all.peak_bytes, all.host_bytes, all.time.high_ms};
 }
 
-// A step whose budget cannot be met is not begun: its row only says so.
+// Predicts a step; one that cannot meet its budget needs nothing, as its row only says so.
 Predicted predicted(const RunSpec& run, const Predictor* times) {
   try {
     return predicted_step(run, times);

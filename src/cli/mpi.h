@@ -11,8 +11,8 @@ namespace tracestep::cli {
 
 // True if this program is linked to MPI.
 bool has_mpi();
-// join_mpi() and make_mpi_group() of backends/comm/mpi. Throw Error{kDevice} if this program has no
-// MPI.
+// Call join_mpi() and make_mpi_group() of backends/comm/mpi. Throw Error{kDevice} if this program
+// has no MPI.
 std::unique_ptr<Processes> join_by_mpi(double timeout_s);
 std::unique_ptr<Communicator> connect_by_mpi(Processes& processes);
 

@@ -15,7 +15,7 @@ std::string yes_no(bool value) {
   return value ? "yes" : "no";
 }
 
-// "y = softmax(x, position?)".
+// Writes the signature of an op: "y = softmax(x, position?)".
 std::string signature(const OpDef& op) {
   return fmt::format("{} = {}({})", fmt::join(op.outputs, ", "), op.name,
                      fmt::join(op.inputs, ", "));

@@ -81,20 +81,20 @@ std::string help_of_thousand(Thousand thousand);
 // "not given".
 class OptionSet {
  public:
-  // The heading in help texts of the options that follow.
+  // Sets the heading in help texts of the options that follow.
   void group(std::string title) { group_ = std::move(title); }
 
   void toggle(std::string flag, bool& out, std::string doc);
   void value(std::string flag, std::string value_name, std::string doc, Option::Read read,
              std::string default_text = {});
-  // A flag with `min` to `max` values as separate words.
+  // Adds a flag with `min` to `max` values as separate words.
   void values(std::string flag, std::string value_name, int min, int max, std::string doc,
               Option::Read read);
   void text(std::string flag, std::string value_name, std::string& out, std::string doc);
   void path(std::string flag, std::string value_name, std::filesystem::path& out, std::string doc);
   void real(std::string flag, double& out, RealRange range, std::string doc);
 
-  // `out`: any integer type, or an optional one.
+  // Adds a flag that sets `out`, of any integer type or an optional one.
   template <class T>
   void integer(std::string flag, T& out, IntRange range, std::string doc) {
     std::string shown;
@@ -107,9 +107,9 @@ class OptionSet {
         },
         std::move(shown));
   }
-  // A flag with integers separated by commas, such as "--context 128,256".
+  // Adds a flag with integers separated by commas, such as "--context 128,256".
   void integers(std::string flag, std::vector<std::int64_t>& out, IntRange range, std::string doc);
-  // A flag that takes one of `names`; the flag of choices() takes a list of them.
+  // Adds a flag that takes one of `names`; the flag of choices() takes a list of them.
   void choice(std::string flag, std::string& out, std::vector<std::string> names, std::string doc);
   void choices(std::string flag, std::vector<std::string>& out, std::vector<std::string> names,
                std::string doc);

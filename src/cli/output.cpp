@@ -60,7 +60,7 @@ TextView view_of_terminal() {
   return out;
 }
 
-// The table with these columns alone; nothing when it lacks one.
+// The table with these columns alone; nullopt: it lacks one.
 std::optional<Table> with_columns(const Table& table, const std::vector<std::string>& names) {
   Table out = table;
   out.columns.clear();
@@ -148,7 +148,7 @@ std::size_t screen_columns() {
 
 namespace {
 
-// "kernels" of "kernels@small context 128 step".
+// The kind of a table, which its name begins with: "kernels" of "kernels@small context 128 step".
 std::string kind_of(const Table& table) {
   return table.name.substr(0, table.name.find('@'));
 }
@@ -183,7 +183,7 @@ std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-// "more: 12 columns, 3 notes (--all); tables clocks, kernels (--tables NAME)"; empty: nothing is.
+// Says "more: 12 columns, 3 notes (--all); tables clocks, kernels (--tables NAME)"; empty: no more.
 std::string foot_of(const LeftOut& left, std::span<const Table> tables, const std::string& shown) {
   std::vector<std::string> parts, names;
   if (!left.columns.empty()) parts.push_back(counted(left.columns.size(), "column"));
@@ -206,7 +206,7 @@ std::string foot_of(const LeftOut& left, std::span<const Table> tables, const st
                            names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
 }
 
-// The notes that tables without rows have in their place: that nothing differs, that nothing fits.
+// The notes of tables without rows, in lines: that nothing differs, that nothing fits.
 std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
   std::vector<std::string> out;
   for (const Table& table : tables) {
@@ -217,7 +217,7 @@ std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size
   return out;
 }
 
-// The answer, and the table that bears it out in the rest of the screen.
+// Writes the answer, then, in the rest of the screen, the table that bears it out.
 std::string one_screen(std::vector<Table>& tables, const pages::FirstAnswer& answer,
                        const TextView& view, bool is_terminal) {
   std::ostringstream out;

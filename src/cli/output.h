@@ -23,7 +23,7 @@ struct NamedPath {
 // links or another spelling of the path. Call it before anything is written. Streams may be shared.
 void check_apart(std::span<const NamedPath> inputs, std::span<const NamedPath> outputs);
 
-// Error{kOutput} when --output cannot be written; call it before the work starts.
+// Throws Error{kOutput} if --output cannot be written; call this before the work starts.
 void probe_output(const OutputOptions& output);
 
 // Writes plain text to `path`, or to stdout when it is empty. Error{kOutput}.

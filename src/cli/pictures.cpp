@@ -16,7 +16,7 @@ namespace tracestep::cli {
 namespace fs = std::filesystem;
 namespace {
 
-// Lower-case letters and digits, with single dashes between them.
+// Turns a text into lower-case letters and digits, with single dashes between them.
 std::string slug(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -54,7 +54,7 @@ std::string marked_png(std::string png) {
   return png;
 }
 
-// Draws at twice the size, for dense screens and print. False, with a warning, where it failed.
+// Draws a PNG at twice the size, for dense screens and print. False, with a warning: it failed.
 bool write_png(const fs::path& svg) {
   fs::path png = svg;
   png.replace_extension(".png");
@@ -68,7 +68,7 @@ bool write_png(const fs::path& svg) {
   return true;
 }
 
-// A chart that cannot be drawn is no reason to lose what was measured.
+// Draws a chart; empty, with a warning, if that fails, as measurements must not be lost by it.
 std::string drawn(const Chart& chart, std::span<const Table> tables) {
   try {
     return draw_chart(chart, tables);

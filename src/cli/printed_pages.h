@@ -23,7 +23,7 @@ inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 // looks for such scripts. `shell`: one of kShells.
 std::string completion_script(std::string_view shell, std::span<const Command> commands);
 
-// tracestep.1, in roff.
+// The manual page tracestep.1, in roff.
 std::string manual_page(std::span<const Command> commands);
 
 }  // namespace tracestep::cli

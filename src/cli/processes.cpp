@@ -29,7 +29,7 @@ std::unique_ptr<Processes>& joined() {
   return all;
 }
 
-// Ends all when this process waits for its device too long.
+// The watch that ends all processes when this one waits for its device too long.
 std::optional<WaitWatch>& watch() {
   static std::optional<WaitWatch> one;
   return one;
@@ -44,8 +44,8 @@ std::uint64_t hash_of(std::string_view text) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16);
 }
 
-// NCCL needs a GPU for each rank; what it says otherwise is hard to read. Ranks that a launcher
-// lets see a GPU each all have number 0.
+// Refuses two ranks on one GPU, of which NCCL only complains in words that are hard to read. Ranks
+// that a launcher lets see a GPU each all have number 0, so what they see counts, too.
 void check_own_gpu(Processes& others, const Device& device) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);

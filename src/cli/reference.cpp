@@ -143,7 +143,7 @@ class SharedOptions {
   std::vector<Meaning> order_;
 };
 
-// "--batch N [default: 8]" where its default is not the usual one.
+// Names a shared option, "--batch N [default: 8]", with a default that is not the usual one.
 std::string named(const Option& option, const SharedOption& shared) {
   std::string out = option.flag;
   const bool is_usual = option.default_text == shared.usual_default();
@@ -155,7 +155,7 @@ std::string named(const Option& option, const SharedOption& shared) {
   return out;
 }
 
-// The options of one command: its own in full, then the names of those it shares.
+// Writes the options of one command: its own in full, then the names of those it shares.
 std::string reference_of(const Command& command, const SharedOptions& shared) {
   std::string own, group;
   std::vector<std::string> groups;

@@ -21,7 +21,7 @@ class RemainingTime {
   void plan(double cost) { planned_ += cost; }
   // Begins a cell of this cost. A cell that is not finished is abandoned.
   void begin(double cost, Clock::time_point now = Clock::now());
-  // Share of the cell that is done: 0 after its preparation, 1 at its end.
+  // Sets the share of the cell that is done: 0 after its preparation, 1 at its end.
   void reach(double share, Clock::time_point now = Clock::now());
   // The share of all work that is done, drawn as "[####------]"; empty before anything is done.
   std::string bar() const;

@@ -15,7 +15,7 @@ namespace tracestep::cli {
 
 class Request {
  public:
-  // `words`: the name of the command first. Errors: as read_command_line().
+  // Reads a command line. `words`: the command's name first. Throws as read_command_line().
   explicit Request(std::span<const std::string> words);
 
   const std::string& command() const { return command_; }

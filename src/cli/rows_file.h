@@ -20,11 +20,11 @@ class RowsFile {
  public:
   using Row = std::pair<Json, Json>;  // key and row
 
-  // `request`: everything that the rows of this run depend on. An empty path keeps rows in memory
-  // only. A missing file is created, and removed again if it gets no row; the file is locked for
-  // the object's lifetime. Throws Error{kInput} if the file holds anything else, and Error{kOutput}
-  // if it cannot be written or another process writes it. A last line that was cut short is
-  // dropped.
+  // Opens the file and reads its rows. `request`: everything that the rows of this run depend on.
+  // An empty path keeps rows in memory only. A missing file is created, and removed again if it
+  // gets no row; the file is locked for the object's lifetime. Throws Error{kInput} if it holds
+  // anything else, and Error{kOutput} if it cannot be written or another process writes it. Drops a
+  // last line that was cut short.
   RowsFile(const std::filesystem::path& path, const Json& request);
 
   // The row with this key and the same request; nullptr: there is none.

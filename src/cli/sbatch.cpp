@@ -82,8 +82,8 @@ void check_flags(const Command& command, const Request& request) {
   }
 }
 
-// Jobs that measure have no use for what their requests were predicted from. A card that is named
-// is the device that they run on.
+// Drops from a request that measures what its times are predicted from. If that names a card, the
+// request gets the device on which such a card runs.
 void settle_times(const Command& command, const SbatchOptions& o, Request& request) {
   const bool predicts = o.has_own_times && !command.plan(request.words()).front().needs.has_time;
   if (predicts) return;
@@ -149,7 +149,7 @@ void check_kind(const char* flag, DeviceKind kind, const Place& place) {
               "name what the jobs run on by --device");
 }
 
-// A calibration that is named may be of another device than this machine's: of the nodes.
+// Where predicted times come from; a calibration that is named may be of the nodes' device.
 TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& command) {
   if (!plan.has_time) return without_times("no times: nothing predicts those of this command");
   if (plan.runs.empty()) return without_times("times: as given");
@@ -171,7 +171,7 @@ TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& co
   }
 }
 
-// "step:3,4;attention:0": numbers of one stage stand together.
+// Names cells for --cell, "step:3,4;attention:0": the numbers of one stage stand together.
 std::string names_of(std::span<const PlannedCell> cells) {
   std::string out, last;
   for (const PlannedCell& cell : cells) {
@@ -185,8 +185,8 @@ std::string names_of(std::span<const PlannedCell> cells) {
   return out;
 }
 
-// Cells that are compared with each other are one task: those with the same values of the command's
-// fields, or every one by itself.
+// Divides cells into tasks. Cells that are compared, which have the same values of the command's
+// fields, are one task; without such fields, each cell is one.
 void divide_cells(const std::vector<PlannedCell>& cells, Jobs& jobs) {
   std::map<std::string, std::size_t> known;
   for (const PlannedCell& cell : cells) {
@@ -223,7 +223,7 @@ void plan_tasks(const SbatchOptions& o, Jobs& jobs) {
   }
 }
 
-// "peak 1.50 GiB, 3.0 s"
+// Says what is predicted: "peak 1.50 GiB, 3.0 s".
 std::string predicted_text(const JobNeeds& needs) {
   std::string out = needs.peak_bytes > 0 ? "peak " + format_bytes(needs.peak_bytes) : "";
   if (needs.predicted_seconds <= 0) return out;
@@ -256,7 +256,7 @@ std::string filled(std::string_view script, const Values& values) {
   return out;
 }
 
-// The words of a task as its script runs them.
+// The command that a task's script runs: this program with the task's words, by srun if needed.
 std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
   std::string out = shell_quoted(jobs.program.string()) + " \"$@\"";
   if (processes > 1 || jobs.has_checkpoints) {
@@ -270,7 +270,7 @@ std::string run_line(const Jobs& jobs, const JobNeeds& needs, int processes) {
   return out + (jobs.lines.is_whole() ? " --format json" : "") + " --output \"$result\"";
 }
 
-// Tasks of one array, which request the same.
+// The script of an array of tasks, all of which request the same.
 std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   constexpr std::int64_t kMiB = 1 << 20;
   JobNeeds needs;
@@ -318,7 +318,7 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   return filled(job_scripts::kTasksSh, values);
 }
 
-// Tasks with the same number of processes, in arrays that Slurm takes.
+// Groups tasks of as many processes into arrays, no larger than Slurm takes.
 std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
   std::map<int, std::vector<Task>> by_processes;
   for (const Task& task : jobs.tasks) by_processes[task.processes].push_back(task);

@@ -15,7 +15,7 @@ const PublishedDevice* device_of(const Json& environment) {
   return gpu != nullptr && gpu->is_string() ? known_device(gpu->as_string()) : nullptr;
 }
 
-// A calibration of this device that cannot be read is ignored, as a hint must not end the command.
+// Times by this device's calibration, else by its data sheet: a hint must not end the command.
 TimeSource source_here(const RunSpec& run, const Json& environment, const PublishedDevice& device) {
   try {
     TimeSource found = time_source(run, {}, environment);

@@ -68,7 +68,7 @@ std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs:
   return out;
 }
 
-// `seconds`: that training may take; 0: as long as its steps do.
+// The options of the training. `seconds`: what it may take; 0: as long as its steps do.
 TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps, double seconds) {
   TrainOptions out;
   out.run = o.run;
@@ -96,7 +96,7 @@ struct Steps {
   double seconds = 0;  // 0: not known
 };
 
-// By the second step of a run that is thrown away.
+// The seconds of a step: those of the second step of a run that is thrown away.
 double seconds_of_step(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
                        const BatchShape& shape) {
   TrainOptions pilot;
@@ -110,7 +110,7 @@ double seconds_of_step(Device& device, const StudyTrainingOptions& o, const Toke
   return out;
 }
 
-// Where steps of the usual size would be fewer than the least ones, they are of few tokens.
+// Chooses steps that `seconds` allow: short ones if too few of the usual size would fit.
 Steps steps_for(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
                 double seconds) {
   constexpr BatchShape kShort{.batch = 1, .context = 32};

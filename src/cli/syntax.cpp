@@ -32,7 +32,7 @@ bool is_flag(const OptionSet& options, const std::string& word) {
   return word == kMark || asks_for_help(word) || named_by(options, word).option != nullptr;
 }
 
-// `next`: the flag that stands where the value should; empty: the line ends there.
+// Fails for a missing value. `next`: the flag that stands in its place; empty: the line ends.
 [[noreturn]] void fail_missing(const Option& option, const std::string& next) {
   std::string hint = fmt::format("give {} {}", option.flag, option.value_name);
   if (!next.empty()) {
@@ -73,7 +73,7 @@ class PartReader {
     return out;
   }
 
-  // Once the option has the values it needs, a word is a further value only if it cannot be a flag.
+  // True if the next word is the option's: no flag, and beyond the values it needs none with "-".
   bool has_value(const Option& option, std::size_t count) const {
     if (is_done() || is_flag(options_, word())) return false;
     return std::cmp_less(count, option.min_values) || !word().starts_with("-");

@@ -20,8 +20,8 @@ std::span<const std::int64_t> text_of_prompt(const Tokenizer* tokenizer,
 
 class TextStream {
  public:
-  // `show` receives text that is safe for a terminal, piece by piece. Without a tokenizer the
-  // numbers of the tokens are shown; a token that the tokenizer lacks becomes U+FFFD.
+  // Shows tokens by `show`, which gets text that is safe for a terminal, piece by piece. Without a
+  // tokenizer, numbers of tokens are shown; a token that the tokenizer lacks becomes U+FFFD.
   TextStream(const Tokenizer* tokenizer, std::function<void(std::string_view)> show);
 
   void add(std::int64_t token);

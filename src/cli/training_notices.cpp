@@ -10,7 +10,7 @@ namespace {
 // as long as forward.
 constexpr double kForwardsOfAStep = 3.0;
 
-// The ranks beside the first wait while it validates, unless each holds a part of the weights.
+// How many steps a validation takes as long as; other ranks wait unless each holds a part.
 double steps_as_long(const TrainOptions& o, std::int64_t tokens) {
   const Parallel& parallel = o.run.parallel;
   const bool on_all = parallel.shards_weights() || parallel.is_divided();

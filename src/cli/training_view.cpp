@@ -20,7 +20,7 @@ constexpr std::int64_t kLines = 20;
 constexpr std::chrono::minutes kLongestSilence{1};
 constexpr std::size_t kSparklineWidth = 60;
 
-// 1, 2, 5, 10, …: the first with at most kLines lines.
+// The first of 1, 2, 5, 10, … steps between lines that gives at most kLines lines.
 std::int64_t round_interval(std::int64_t steps) {
   for (std::int64_t decade = 1;; decade *= 10) {
     for (const std::int64_t digit : {1, 2, 5}) {

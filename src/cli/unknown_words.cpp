@@ -150,7 +150,7 @@ constexpr Missing kMissing[] = {
     {"--num-epochs", "steps are counted, not epochs: --steps N of --batch sequences each"},
 };
 
-// A flag as ours are written: "-n_head" and "--N_HEAD" are "--n-head".
+// Writes a flag as ours are written: "-n_head" and "--N_HEAD" become "--n-head".
 std::string in_our_letters(const std::string& flag) {
   std::string out = "--" + flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   std::ranges::replace(out, '_', '-');
@@ -164,7 +164,7 @@ std::string_view missing_thing(std::string_view flag) {
   return found == std::end(kMissing) ? std::string_view() : found->what;
 }
 
-// Ours for a name of other programs, of those that the command has; empty: nothing known.
+// The flag here for one of other programs, if the command has it; empty: none is known.
 std::string_view ours_for(const Command& command, std::string_view flag) {
   for (const auto& [theirs, ours] : kElsewhere) {
     if (theirs == flag && command.options.find(ours) != nullptr) return ours;
@@ -191,7 +191,7 @@ std::string nearest_anywhere(const std::string& flag) {
                      fmt::join(owners_of(*found), ", "));
 }
 
-// "; did you mean --size?" for "--sise", and "--lr" for "--learning_rate".
+// Suggests a flag: "; did you mean --size?" for "--sise", "--lr" for "--learning_rate".
 std::string meant_by_flag(const Command& command, const std::string& given) {
   const std::string flag = in_our_letters(given);
   if (const auto missing = missing_thing(flag); !missing.empty()) {
@@ -211,8 +211,8 @@ std::string meant_by_flag(const Command& command, const std::string& given) {
   return out.empty() ? nearest_anywhere(flag) : out;
 }
 
-// "; did you mean --init W.safetensors?" for a file that one of the options is for, for a folder
-// that holds a model or weights, or for a model that is known by name.
+// Suggests the option for a word, "; did you mean --init W.safetensors?": for a file that an option
+// takes, a folder with a model or weights, or the name of a known model.
 std::string meant_by_word(const Command& command, const std::string& word) {
   const auto meant = [&](std::string_view flag) {
     return fmt::format("; did you mean {} {}?", flag, word);

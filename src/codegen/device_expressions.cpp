@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// "Add" for "add".
+// The functor's name for an op, "Add" for "add".
 std::string_view functor_of(std::string_view op) {
 #define TRACESTEP_NAME(name, functor) \
   if (op == #name) return #functor;

@@ -89,7 +89,7 @@ void merge_parts(const FusedBody& body, FusedLayout& out) {
   for (std::size_t a = 0; a < out.accesses.size(); ++a) out.accesses[a].steps = std::move(steps[a]);
 }
 
-// Rows that are shorter than a warp's packs get smaller ones, of 16 bytes in float32.
+// Chooses the elements of a pack. Short rows get packs of 4, which are 16 bytes in float32.
 void choose_pack(const FusedBody& body, FusedLayout& out) {
   const bool narrow = std::ranges::any_of(out.accesses, [](const Access& a) {
     return a.dtype == DType::kBF16 || a.dtype == DType::kF16;

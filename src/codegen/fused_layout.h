@@ -63,7 +63,7 @@ struct FusedLayout {
 // whose registers they then divide.
 inline constexpr std::int64_t kMostSumPoints = 4096;
 
-// `leaves` and `outputs` are in the order of the body's leaves and outputs.
+// Lays out a kernel. `leaves` and `outputs` are in the order of the body's.
 FusedLayout lay_out(const FusedBody& body, std::span<const FusedOperand> leaves,
                     std::span<const FusedOperand> outputs);
 

@@ -51,7 +51,7 @@ class Writer {
   std::vector<ValueId> sums_of_columns() const;
 
   // --- variables ---
-  // A view uses the variable of its operand.
+  // The value whose variable this one uses: of a view, the variable of its operand.
   ValueId variable_of(ValueId id) const {
     const NodeId maker = p_.value(id).producer;
     if (maker == kNoNode || !p_.node(maker).op->is_view()) return id;
@@ -150,7 +150,7 @@ void Writer::load(const Access& a) {
   }
 }
 
-// All loads stand before the first use, so that they are in flight together.
+// Writes all loads before the first use, so that they are in flight together.
 void Writer::load_all() {
   std::vector<const Access*> arrays;
   for (std::size_t i = 0; i < layout_.operands; ++i) {
@@ -344,8 +344,8 @@ void Writer::compute_rows() {
   compute_all();
 }
 
-// The loop of a block over its rows, summing columns: `rows_per_block` rows at once, each with sums
-// of its own until the end.
+// Writes the loop of a block over its rows, summing columns: `rows_per_block` rows at once, each
+// with sums of its own until the end.
 void Writer::compute_blocks() {
   const std::int64_t groups = layout_.rows_per_block;
   const bool takes_turns = layout_.lanes > kWarp && body_.reduces_rows();

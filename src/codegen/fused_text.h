@@ -30,8 +30,8 @@ struct FusedText {
 // reads and then to all outputs. An output pointer may be null: that result is not stored.
 inline constexpr const char* kFusedKernelName = "fused_kernel";
 
-// `leaves` and `outputs` are in the order of the body's leaves and outputs. `in_place`: outputs may
-// lie where leaves do, element by element.
+// Writes a kernel's text. `leaves` and `outputs` are in the order of the body's leaves and outputs.
+// `in_place`: outputs may lie where leaves do, element by element.
 FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
                              std::span<const FusedOperand> outputs, bool in_place = false);
 

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSchema = "tracestep.kernel.v1";
 constexpr std::uintmax_t kMostFileBytes = std::uintmax_t{64} << 20;
 
-// FNV-1a (Fowler, Noll and Vo); `begin` is the offset basis.
+// Hashes by FNV-1a (Fowler, Noll and Vo); `begin` is the offset basis.
 std::uint64_t hash(std::string_view text, std::uint64_t begin = 0xcbf29ce484222325u) {
   std::uint64_t h = begin;
   for (char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

@@ -33,7 +33,7 @@ class Buffers {
     buffers_ = predict_memory(spec, {}).map.buffers;
   }
 
-  // MiB of the largest buffer for which `counts` holds.
+  // The MiB of the largest buffer for which `counts` holds.
   double largest(const std::function<bool(const MappedBuffer&)>& counts) const {
     std::int64_t out = 0;
     for (const MappedBuffer& b : buffers_) {
@@ -46,7 +46,7 @@ class Buffers {
   std::vector<MappedBuffer> buffers_;
 };
 
-// A result of forward: neither a leaf, nor a copy of a weight, nor scratch memory.
+// True for a result of forward: neither a leaf, nor a copy of a weight, nor scratch memory.
 bool is_result(const MappedBuffer& b) {
   return b.phase == Phase::kForward &&
          (b.category == Category::kActivation || b.category == Category::kTemporary);

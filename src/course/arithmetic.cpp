@@ -31,7 +31,7 @@ struct Computed {
   double value = NAN, low = NAN, high = NAN;
 };
 
-// `half`: half of the last printed digit, by which each figure may be off in either direction.
+// The ratio and its bounds, if both figures may be off by `half`, half of the last printed digit.
 Computed ratio(double a, double b, double half) {
   return {a / b, (a - half) / (b + half), (a + half) / (b - half)};
 }
@@ -72,7 +72,7 @@ double peak_of(const Published& published, const PublishedArithmetic& a,
   return NAN;
 }
 
-// NAN: it cannot be computed from what the study gives.
+// The figure by the study's own numbers, with bounds; NAN where they do not suffice for it.
 Computed computed(const Published& published, const PublishedArithmetic& a) {
   const auto range = [&](std::string_view pass) {
     return time_of(published, a, {"host ranges", pass, "fp32"});

@@ -44,7 +44,7 @@ struct Held {
   }
 };
 
-// The form whose remainder is the same in most cells of a study, for all widths and contexts.
+// Finds the form whose remainder is the same in most cells of a study, at all widths and contexts.
 Held fit_held(const Published& published, std::string_view study) {
   constexpr int kMostVectors = 10;  // q, k, v, the result, their gradients, scratch
   std::vector<const PublishedAttention*> cells;

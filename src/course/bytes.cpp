@@ -119,7 +119,7 @@ struct NamedBytes {
   bool is_label = false;  // true if the row's label says it
 };
 
-// Sums of weights, their narrow copies, and activations of which most are halved.
+// Sums that may explain a peak under autocast: weights, narrow copies, activations mostly halved.
 std::vector<NamedBytes> candidates_under_autocast(const PublishedPeak& peak) {
   const ModelConfig model = preset(peak.size);
   const auto p = static_cast<double>(parameter_formula(model));

@@ -14,7 +14,7 @@ namespace tracestep {
 //   sum.stall, sum.term             the additions that changed the sum; the term as it is stored
 //   any other source                a file of course/data, a column, and the row's cells
 //                                   as published::number_at() takes them
-// CHECKs that there is such a figure.
+// Returns the figure that has one of these names. CHECKs that there is one.
 Quantity claim_figure(const LookUp& asked);
 
 }  // namespace tracestep

@@ -29,7 +29,7 @@ std::vector<std::string> split(std::string_view text, std::string_view separator
   }
 }
 
-// A page headed "X12 | C, B, E | launch-bound | small 128"; the cell may be missing.
+// The claim of a page, whose head is "X12 | C, B, E | launch-bound | small 128" or lacks the cell.
 Claim claim_of(pages::Page page) {
   const std::vector<std::string>& head = page.head;
   TRACESTEP_CHECK(head.size() == 3 || head.size() == 4, "a claim begins with \"{}\"", head[0]);
@@ -48,7 +48,7 @@ Claim claim_of(pages::Page page) {
 
 using Names = std::map<std::string, Quantity, std::less<>>;
 
-// B, T, C and so on of the claim's cell.
+// The values of B, T, C and so on in the claim's cell; none if it has no cell.
 Names letters_of(const Claim& claim) {
   if (claim.size.empty()) return {};
   const ModelConfig m = preset(claim.size);

@@ -156,7 +156,7 @@ PublishedArithmetic read_arithmetic(const CsvRecord& r) {
   return filled<P>(r, kFields);
 }
 
-// "small" in any column, or "context=128" in that one.
+// True if the row has `cell`: "small" in any column, "context=128" in that one.
 bool has_cell(const CsvRecord& row, std::string_view cell) {
   const std::size_t equals = cell.find('=');
   if (equals == std::string_view::npos) return row.has(cell);

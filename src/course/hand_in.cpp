@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// "large · context 512 · … Measured on NVIDIA H200, n = 11 to 18 of each time, by"
+// Says "large · context 512 · … Measured on NVIDIA H200, n = 11 to 18 of each time, by".
 std::string how_measured(const Answer& answer, const StudyReport& report,
                          const std::string& machine) {
   const std::string samples = samples_of_answer(answer, report.tables);
@@ -20,7 +20,7 @@ std::string how_measured(const Answer& answer, const StudyReport& report,
   return out + "Measured on " + machine + ", " + samples + ", by";
 }
 
-// The answers of one problem, and its tables.
+// Writes the part of one problem: a heading, its answers, then its tables.
 std::string problem_part(const Prose& prose, std::span<const Answer* const> answers,
                          const StudyReport& report, const std::string& machine,
                          const std::string& charts) {

@@ -25,7 +25,7 @@ bool is_same_cell(const PublishedKernel& k, const PublishedShare& s) {
 
 // --- counts --------------------------------------------------------------------------------------
 
-// Kernels of one pass of our program, op by op.
+// The modelled kernels of one pass of our program, op by op.
 ModelledPass kernels_of_pass(const PublishedKernel& k) {
   return modelled_pass({k.size, k.context, "fp32", k.pass}, *known_device("A100 SXM 80 GB"));
 }
@@ -44,7 +44,7 @@ std::int64_t common_divisor(const Kernels& kernels, const PublishedKernel& of) {
   return out;
 }
 
-// "3·12 + 1"
+// Writes a count by layers: "3·12 + 1" of 37.
 std::string by_layers(std::int64_t count, std::int64_t layers) {
   const std::int64_t rest = count % layers;
   return fmt::format("{}·{}{}", count / layers, layers,

@@ -35,7 +35,7 @@ RunSpec of_layers(const PassOfCell& cell, std::int64_t layers) {
   return out;
 }
 
-// The value at `layers`, by those at two and three.
+// Extrapolates to `layers` layers from the values at two and three.
 double extrapolated(double two, double three, std::int64_t layers) {
   return two + (three - two) * static_cast<double>(layers - kFewLayers);
 }

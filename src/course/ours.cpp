@@ -8,8 +8,8 @@
 namespace tracestep {
 namespace {
 
-// Plain PyTorch code runs op by op, so where there are rows of primitive ops, fused ones are
-// another quantity.
+// The ops of our rows to compare with: primitive ones if there are any, as plain PyTorch code runs
+// op by op, else fused ones.
 Granularity granularity_of(const ReplayInput& ours) {
   const bool has_primitive =
       std::ranges::any_of(ours.rows, [](const ResultRow& row) { return row.ops() == "primitive"; });

@@ -25,12 +25,12 @@ constexpr std::string_view kMean = "mean_ms", kDeviation = "std_ms", kCount = "n
                            kOom = "OOM";
 
 // --- the file ------------------------------------------------------------------------------------
-
+// Throws Error{kInput} about the line or cell that `where` names.
 [[noreturn]] void refuse(const std::string& where, std::string what, std::string right) {
   throw Error(ErrorCode::kInput, where, std::move(what), std::move(right));
 }
 
-// A number in decimal digits; no time is longer than eleven days.
+// Reads a number in decimal digits; refuses others, negative ones, and more than 1e9 (eleven days).
 double number_in(const std::string& cell, std::string_view column, const std::string& where) {
   constexpr double kMost = 1e9;
   char* end = nullptr;
@@ -98,8 +98,8 @@ void read_cell(std::string_view column, const std::string& cell, const std::stri
   }
 }
 
-// A setting as a command takes it. A size that is no preset is one of the study's own, or of
-// nothing.
+// Reads a setting as a command takes it. A size that is no preset stays as a name, which one of the
+// study's own sizes may have.
 void read_setting(const RunField& field, const std::string& text, const std::string& where,
                   OwnTime& own) {
   if (text.empty()) {
@@ -172,7 +172,7 @@ OwnTime time_in(const CsvRow& row, const std::vector<std::string>& head, const s
 
 // --- the study's and others' ---------------------------------------------------------------------
 
-// What tells runs apart here: a size by its name and vocabulary.
+// True for fields that tell runs apart here; of a size's own fields, only the vocabulary.
 bool is_told(const RunField& field) {
   return tells_apart(field) && (!is_own_size(field) || field.name == "vocab");
 }
@@ -216,7 +216,7 @@ Ours ours_of(const OwnTime& own, const StudyReport& report) {
   return out;
 }
 
-// The published times of the same cell, by the wall clock: of eager PyTorch, whose ops are its own.
+// The published wall times of the same cell in eager PyTorch, whatever our ops are.
 std::vector<PublishedTime> published_of(const OwnTime& own) {
   std::vector<PublishedTime> out;
   const Mode mode = own.run.mode;
@@ -233,7 +233,7 @@ std::vector<PublishedTime> published_of(const OwnTime& own) {
   return out;
 }
 
-// "169.1 (A: large alone), OOM (B: 5 warm-up steps)"
+// Lists times with their sources: "169.1 (A: large alone), OOM (B: 5 warm-up steps)".
 std::string words_of(std::span<const PublishedTime> times) {
   std::vector<std::string> out;
   for (const PublishedTime& t : times) {
@@ -243,7 +243,7 @@ std::string words_of(std::span<const PublishedTime> times) {
   return fmt::format("{}", fmt::join(out, ", "));
 }
 
-// "A: device not stated; B: an RTX 5090 …": the write-ups that the table names.
+// Says which write-ups a table names: "A: device not stated; B: an RTX 5090 …".
 std::string legend_of(const std::set<std::string>& studies) {
   std::vector<std::string> out;
   for (const PublishedStudy& study : published_tables().studies) {
@@ -252,7 +252,7 @@ std::string legend_of(const std::set<std::string>& studies) {
   return fmt::format("{}", fmt::join(out, "; "));
 }
 
-// The words of a cell say a setting: "context 128", "small".
+// True if the words of a cell say a setting, as "context 128" or "small".
 bool says(const std::string& words, const std::string& name, const std::string& value) {
   const std::string padded = " " + words + " ";
   const bool is_number = value.find_first_not_of("0123456789") == std::string::npos;
@@ -353,7 +353,7 @@ Table beside_table(std::span<const OwnTime> times, const StudyReport& report) {
   return out;
 }
 
-// Kinds of work by name, in the order of the first recording that has them.
+// The kinds of work by name, in the order of the first recording that has them.
 std::vector<std::string> kinds_in(std::span<const OwnTime> times) {
   std::vector<std::string> out;
   for (const OwnTime& own : times) {

@@ -19,7 +19,7 @@ struct PartsRow {
   ReplayVerdict verdict = {};
 };
 
-// Attention's products, or the only one of them that is given.
+// The time of attention's products, or of the only one of them that is given.
 double products_of(const PublishedParts& p) {
   if (std::isfinite(p.products_ms)) return p.products_ms;
   return std::isfinite(p.values_ms) ? p.scores_ms + p.values_ms : p.scores_ms;
@@ -29,7 +29,7 @@ ReplayVerdict not_compared(std::string why) {
   return {Agreement::kNotCompared, "not_compared", std::move(why)};
 }
 
-// The float32 row beside one under autocast.
+// Finds the float32 row of the same cell; nullptr: there is none.
 const PublishedParts* in_fp32(const Published& published, const PublishedParts& p) {
   const auto found = std::ranges::find_if(published.parts, [&](const PublishedParts& other) {
     return other.study == p.study && other.table == p.table && other.size == p.size &&
@@ -38,8 +38,8 @@ const PublishedParts* in_fp32(const Published& published, const PublishedParts& 
   return found == published.parts.end() ? nullptr : &*found;
 }
 
-// Scores alone, in one of two formats: no product gains more than the ratio of the peaks, unless
-// its fp32 kernel is worse than its bf16 one. A bound that is kept is no agreement.
+// Judges a time of scores alone: a product gains no more than the ratio of the peaks, unless its
+// fp32 kernel is worse than its bf16 one. A gain within that bound is no agreement.
 ReplayVerdict judge_scores(const Published& published, const PublishedParts& p) {
   const PublishedParts* fp32 = in_fp32(published, p);
   const PublishedDevice* device = known_device(p.device);

@@ -73,7 +73,7 @@ void for_each_cell(std::span<const RowRef> rows, std::span<const Table> tables,
   }
 }
 
-// The rows that its own table shows.
+// The rows of tables from which the lines of the answer's own table are made.
 std::vector<RowRef> rows_in_lines(const Answer& answer, std::span<const Table> tables) {
   std::vector<RowRef> out;
   for (const Table& table : tables) {
@@ -144,7 +144,7 @@ void add_attention(std::vector<Wanted>& out) {
   }
 }
 
-// All tables are of the subject's ops and precision, unless a problem varies them.
+// The tables to make for each problem, of the subject's ops and precision unless they vary these.
 std::vector<Wanted> wanted_tables(const Where& subject) {
   std::vector<Wanted> out;
   const std::string ops = subject[0].second, precision = subject[1].second;

@@ -35,7 +35,7 @@ struct Counts {
     const auto found = of.find(agreement);
     return found == of.end() ? 0 : found->second;
   }
-  // "12 same_pace, 3 launch_bound"
+  // Counts the reasons of verdicts in words: "12 same_pace, 3 launch_bound".
   std::string reasons() const {
     std::string out;
     for (const auto& [code, n] : codes) {
@@ -151,7 +151,7 @@ Table summary_table(const Published& published, std::span<const TimeReplay> judg
   return table;
 }
 
-// Rows: the tables that have a verdict for each figure.
+// Counts the verdicts of each kind in every table that has a verdict for each figure.
 Table verdict_table(std::span<const Table> tables) {
   constexpr Agreement kAll[] = {Agreement::kAgree, Agreement::kExplainable, Agreement::kSuspicious,
                                 Agreement::kNotCompared};

@@ -34,7 +34,7 @@ struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // The name of the device; empty: not stated.
 };
-// Error{kInput} as for read_result(), or for a CSV file whose columns identify no cell.
+// Reads rows. Error{kInput} as read_result(), or for a CSV file whose columns identify no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
@@ -82,7 +82,7 @@ Table parts_replay_table(const Published& published);
 Table kernel_replay_table(const Published& published);
 Table product_share_replay_table(const Published& published, const ReplayInput& ours);
 Table arithmetic_replay_table(const Published& published);
-// Our gain is the time of a plain step (primitive ops, eager) over that of the fused, compiled one.
+// Published gains of compiling beside ours: a plain step's time over a fused, compiled one's.
 Table pair_replay_table(const Published& published, const ReplayInput& ours);
 
 }  // namespace tracestep

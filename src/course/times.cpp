@@ -65,7 +65,7 @@ class Judge {
     return t.study + "|" + t.device + "|" + t.precision;
   }
 
-  // --- what cannot be ----------------------------------------------------------------------------
+  // --- verdicts on times that cannot be true -----------------------------------------------------
 
   Verdict faster_than_the_roof(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
@@ -112,7 +112,7 @@ class Judge {
                                   t.ms / forward->ms));
   }
 
-  // --- what the clock really was -----------------------------------------------------------------
+  // --- verdicts on what the clock really measured ------------------------------------------------
 
   Verdict no_warmup(const PublishedTime& t) const {
     constexpr double kCostsMore = 1.1, kSpread = 0.5;

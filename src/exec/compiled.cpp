@@ -108,7 +108,7 @@ std::optional<std::int64_t> CompiledExecutor::kernels() const {
   return captured_ == nullptr ? std::nullopt : std::optional(captured_->kernels());
 }
 
-// The step itself has been issued by now, so a failure to capture is only a warning.
+// Captures the launches. The step itself has been issued, so a failure is only a warning.
 void CompiledExecutor::capture() {
   may_capture_ = false;
   try {

@@ -14,7 +14,7 @@ class CompiledExecutor final : public StepExecutor {
   // Allocates the arena. `may_capture`: false: every run is a loop over launches. Throws as
   // StepExecutor; OutOfMemory is only thrown here and never by a run.
   CompiledExecutor(Store& store, const Program& program, bool may_capture = true);
-  // As above, with a plan that the caller made for `program`.
+  // Allocates the arena, too, by a plan that the caller made for `program`.
   CompiledExecutor(Store& store, const Program& program, Plan plan, bool may_capture = true);
   ~CompiledExecutor() override;
 
@@ -24,7 +24,7 @@ class CompiledExecutor final : public StepExecutor {
   // is checked against the plan.
   void run() override;
   void observe(RunObserver observer) override;
-  // The bytes stay in the arena until the next run, but outputs can no longer be read.
+  // Ends access to outputs, whose bytes stay in the arena until the next run.
   void release_outputs() override;
   bool is_captured() const override { return captured_ != nullptr; }
   std::optional<std::int64_t> kernels() const override;

@@ -8,7 +8,7 @@ namespace tracestep {
 
 class EagerExecutor final : public StepExecutor {
  public:
-  // Errors as StepExecutor's.
+  // Throws as StepExecutor does.
   EagerExecutor(Store& store, Program program);
   ~EagerExecutor() override;
 

@@ -39,7 +39,7 @@ class LaneOrder {
   void fork(NodeId node);
   // Ends a batch in which a run failed, so that later collectives are not held back.
   void close_batch();
-  // Event 2k: lane 0 before the k-th batch beside it; event 2k + 1: that batch.
+  // The events: 2k of lane 0 before the k-th batch beside it, 2k + 1 of the end of that batch.
   static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
   static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
 

@@ -29,9 +29,9 @@ struct Launch {
   void place(std::span<void* const> buffers);
 };
 
-// Launches in order of nodes, without views. With tuning, kernels are timed here on scratch memory
-// that is freed again and is no larger than what the call itself needs. Throws OutOfMemory, and
-// Error{kUsage} when an op or a dtype has no kernel on the device.
+// Prepares the launches, in order of nodes, without views. With tuning, kernels are timed on
+// scratch memory that is freed again and is no larger than what the call itself needs. Throws
+// OutOfMemory, and Error{kUsage} when an op or a dtype has no kernel on the device.
 std::vector<Launch> prepare_launches(const Program& program, const BufferPlan& buffer_plan,
                                      Device& device);
 

@@ -144,8 +144,8 @@ void StepExecutor::replay(CapturedWork& work) {
   if (early_ != nullptr) early_->count_replay();
 }
 
-// The device is held while a group of launches is issued, so that the marks around them measure the
-// device alone.
+// Issues each launch between two marks. The device is held while a group of launches is issued, so
+// that the marks measure the device alone.
 void StepExecutor::issue_with_spans() {
   constexpr std::size_t kGroup = 64;
   if (span_marks_ == nullptr) span_marks_ = device_.make_marks(2 * launches_.size());
@@ -248,7 +248,7 @@ bool StepExecutor::is_only_in_between(const Value& v, int buffer) const {
          program_.value(v.layout.base).role != Role::kWeightCast;
 }
 
-// The stretch of memory that holds the elements is copied out and gathered on the host.
+// Copies the stretch of memory that holds the elements out, and gathers these on the host.
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
   const std::optional<Layout> layout = buffer_plan_.layout_of(program_, id);

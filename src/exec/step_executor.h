@@ -38,7 +38,7 @@ class StepExecutor : public Executor {
   StepExecutor(Store& store, Program program, BufferPlan buffer_plan);
 
   // Called before a launch is issued: provides its buffers and its workspace, which stay valid
-  // until end().
+  // until the end() of this launch.
   virtual void begin(Launch& launch) = 0;
   virtual void end(Launch& launch) = 0;
   // True while the buffer holds a value.

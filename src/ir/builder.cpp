@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Every element count and offset of a value must fit in 64 bits, as bytes of the widest type.
+// Throws if a count or an offset of a value, in bytes of the widest type, does not fit in 64 bits.
 void check_size(std::string_view where, const Shape& shape) {
   std::int64_t bytes = sizeof(double);
   for (std::int64_t d : shape) {
@@ -28,7 +28,7 @@ void check_arity(const OpDef& op, std::size_t given) {
   fail_usage(op, "{} operands given; it takes {}", given, fmt::join(op.inputs, ", "));
 }
 
-// Inputs have memory of their own: executors allocate them.
+// Checks a leaf's place in its block. Inputs have memory of their own: executors allocate them.
 void check_part(LeafKind kind, std::string_view name, const Type& type, const BlockPart& part) {
   if (part.block.empty()) return;
   if (kind == LeafKind::kInput) fail_usage("program", "input {} cannot be part of a block", name);
@@ -105,7 +105,7 @@ bool Builder::are_alike(const Program& from, const Node& node,
   return true;
 }
 
-// Most copies read what the node read, and types need not be inferred again.
+// Adds a copy of `node`. If it reads what the node read, types need not be inferred again.
 std::vector<Val> Builder::copy(const Program& from, const Node& node,
                                const std::vector<Val>& inputs) {
   Node out{node.op, node.attrs, {}, {}, node.origins, node.made_by, node.epoch};

@@ -237,7 +237,7 @@ std::vector<Donation> donations_of(const Node& node);
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
 // record has neither type rule nor name.
 const OpDef& register_op(OpDef op);
-// Throws Error{kUsage}, naming the closest op, when `name` is unknown.
+// The op of this name; throws Error{kUsage}, naming the closest op, if there is none.
 const OpDef& find_op(std::string_view name);
 const OpDef* find_op_or_null(std::string_view name);
 // All registered ops, in order of registration.

@@ -214,7 +214,7 @@ class Parser {
     builder.set_memory(names[name], Memory::kHost);
   }
 
-  // 'in "BLOCK" at OFFSET of COUNT', or nothing.
+  // Reads 'in "BLOCK" at OFFSET of COUNT', if it is there.
   BlockPart part() {
     BlockPart out;
     if (!accept_word("in")) return out;
@@ -343,7 +343,7 @@ class Parser {
     if (node.origins.empty()) node.origins.edit().emplace_back();
   }
 
-  // "file:line"; a word followed directly by a colon.
+  // Reads "file:line", a word followed directly by a colon, if it is there.
   void location(Origin& origin) {
     const std::string_view w = peek_word();
     if (w.empty() || at_ + w.size() >= text_.size() || text_[at_ + w.size()] != ':') return;

@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// Some outputs of the program, which has one shape and its own dtypes.
+// The program with some of its outputs; throws for a shape or a dtype that it does not have.
 Program captured_part(const ModelConfig& config, BatchShape shape, DType weights,
                       const std::vector<std::string>& outputs) {
   const CapturedModel& model = *config.captured;

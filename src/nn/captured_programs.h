@@ -13,8 +13,8 @@ namespace tracestep {
 // The record of a module: its name and folder, and the sizes that a run may ask for.
 ModelConfig captured_config(std::shared_ptr<const CapturedModel> model);
 
-// As logits_program() and loss_program(). Shape and dtypes must be the module's own, else
-// Error{kUsage} is thrown. Inputs have the module's names. A module without logits gives its loss.
+// Programs as of logits_program() (of a module without logits its loss) and loss_program(). Throw
+// Error{kUsage} unless shape and dtypes are the module's own. Inputs have the module's names.
 Program captured_logits(const ModelConfig& config, BatchShape shape, DType weights);
 Program captured_loss(const ModelConfig& config, BatchShape shape, const LossOptions& options);
 

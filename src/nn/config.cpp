@@ -173,7 +173,7 @@ void validate_pattern(const About& field, const std::string& pattern, const char
              letters[0], letters[1]);
 }
 
-// `pairs`: of elements of a head that are rotated.
+// Checks longrope's factors. `pairs`: of elements of a head that are rotated.
 void validate_longrope(const RopeScaling& s, std::int64_t pairs) {
   if (std::ssize(s.near) != pairs || std::ssize(s.far) != pairs) {
     fail_usage("rope_scaling"_field,

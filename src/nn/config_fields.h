@@ -19,7 +19,7 @@ class Fields {
  public:
   static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 
-  // `unknown`: the list to fill. It and `json` must outlive this object.
+  // Reads `json`; finish() adds to the list `unknown`. This and `json` must outlive the object.
   Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
       : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
@@ -30,7 +30,7 @@ class Fields {
   double real(std::string_view key, double usual);
   bool flag(std::string_view key, bool usual);
   std::string text(std::string_view key, std::string usual);
-  // Throws unless the field has this value, because no program computes another one.
+  // Throws unless the field is `value` or missing, because no program computes another one.
   void expect(std::string_view key, bool value);
 
   [[noreturn]] void fail(std::string_view key, std::string_view expected) const;

@@ -76,7 +76,7 @@ std::vector<std::string> known_families() {
 
 namespace {
 
-// "gptq, 4 bits" of a member that says how weights are stored; empty: there is none.
+// How a member says that weights are stored, as "gptq, 4 bits"; empty: no member says so.
 std::string quantization_of(Fields& f) {
   const Json* how = nullptr;
   for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
@@ -109,7 +109,7 @@ void say_part(ReadModel& model) {
   model.is_part = true;
 }
 
-// The head is tied by the word of either, unless one of them says otherwise.
+// Reads the text part. The head is tied if either says so; throws if they differ.
 ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
   ReadModel out = model_of_json(text, where + " text_config");
   Fields whole(json, where, out.unknown);
@@ -183,7 +183,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
 
 namespace {
 
-// "a, b, ..." of at most eight.
+// At most eight of the names, as "a, b, ...".
 std::string listed(std::vector<std::string> names) {
   constexpr std::size_t kShown = 8;
   if (names.size() > kShown) {

@@ -43,11 +43,11 @@ ReadModel model_of_json(const Json& json, const std::string& where);
 // Reasons why the model can be planned by its sizes but neither trained nor its weights read, a
 // sentence each.
 std::vector<std::string> doubts_of(const ReadModel& model);
-// Throws Error{kInput} naming `where` if there are such reasons; for callers that read weights or
+// Throws Error{kInput} naming `where` if doubts_of() has reasons; for callers that read weights or
 // run the model.
 void require_no_doubts(const ReadModel& model, const std::string& where);
 
-// Reads the model in a folder with a config.json, or in such a file. It gets the name of the folder
+// Reads the model in a folder with a config.json, or in that file. It gets the name of the folder
 // or file ("custom" if that is the name of another known model). Throws Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
 // As read_model(), but an unchanged file is read only once.

@@ -12,7 +12,7 @@
 
 namespace tracestep::readers {
 
-// The same limit as that of the flags (spec/fields).
+// The most layers that a file may ask for, as many as a flag (spec/fields).
 inline constexpr std::int64_t kMostLayers = 4096;
 
 // --- shared ---

@@ -24,7 +24,7 @@ ModelConfig sized(const Sizes& s) {
   return normalised(std::move(c));
 }
 
-// `positions`: max_position_embeddings.
+// Collects models. `positions` is a model's max_position_embeddings.
 class Table {
  public:
   template <class Change>

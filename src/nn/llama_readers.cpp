@@ -5,7 +5,7 @@
 namespace tracestep::readers {
 namespace {
 
-// Windows from the layer "max_window_layers" on, where they are switched on.
+// Reads windows, of layers from "max_window_layers" on, where they are switched on.
 void read_qwen_windows(Fields& f, ModelConfig& c, std::int64_t usual_full) {
   const bool is_on = f.flag("use_sliding_window", false);
   const Json* first = f.find("max_window_layers");
@@ -59,7 +59,7 @@ void read_qwen2(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c, 28);
 }
 
-// The text part: its rotation has sections, which are one for a text.
+// Reads the text part: its rotation has sections, which are one for a text.
 void read_qwen2_vl(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   c.rope_theta = 1e6;
@@ -85,7 +85,7 @@ void read_olmo2(Fields& f, ModelConfig& c) {
   c.qk_norm = QkNorm::kToken;
 }
 
-// Layers with a window are not scaled.
+// Reads OLMo 3, where the rotation is not scaled in layers with a window.
 void read_olmo3(Fields& f, ModelConfig& c) {
   c.rope_theta = 500000.0;
   read_olmo2(f, c);
@@ -104,8 +104,8 @@ void read_phi3(Fields& f, ModelConfig& c) {
   read_windows(f, c, 0, "w");
 }
 
-// "no_rope_layers" has 1 for layers that are rotated; without it one in "no_rope_layer_interval" is
-// not. Windows, where they are switched on, are usually those of layers without rotation.
+// Reads SmolLM3: 1 in "no_rope_layers" is a rotated layer; without it, one in
+// "no_rope_layer_interval" is not. Windows, if switched on, are usually on layers without rotation.
 void read_smollm3(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   c.rope_theta = 2e6;
@@ -122,8 +122,8 @@ void read_smollm3(Fields& f, ModelConfig& c) {
   if (!is_on) c.window = 0;
 }
 
-// The parallel form has one norm for both branches, and normed queries and keys have weights of
-// their own for each head: no program computes these.
+// Reads StableLM, but throws for the parallel form, with one norm for both branches, and for normed
+// queries and keys, with weights of their own for each head: no program computes these.
 void read_stablelm(Fields& f, ModelConfig& c) {
   c.rope_share = 0.25;
   read_like_llama(f, c, 32, {.most = 4096});

@@ -30,7 +30,7 @@ inline std::string path(std::initializer_list<std::string_view> scopes) {
   return out;
 }
 
-// "layers.3"
+// The scope of a layer: "layers.3".
 inline std::string layer(std::int64_t index) {
   return layer_path(index);
 }

@@ -25,7 +25,7 @@ class BlockOf {
   std::int64_t rows(std::size_t index) const { return rows_[index]; }
 
  private:
-  // Unsigned, since a product too large is refused only when the weight is made.
+  // The elements of a part; unsigned, since too many are refused only when the weight is made.
   std::uint64_t count(std::size_t i) const {
     return static_cast<std::uint64_t>(rows_[i]) * static_cast<std::uint64_t>(in_);
   }
@@ -35,7 +35,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// Biases lie side by side where the rows of their weights do; `in`: the length of these rows.
+// The place of a bias: biases lie as the rows of their weights do. `in`: the length of these rows.
 BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   if (weight.block.empty()) return {};
   constexpr std::string_view kWeight = ".weight";
@@ -111,7 +111,7 @@ class Model {
     return out;
   }
 
-  // Rows of documents: positions begin anew with each. Bounds: i64 [B,T].
+  // The context for rows of documents: positions begin anew with each. Bounds: i64 [B,T].
   AttentionContext packed(const DocumentBounds& documents) {
     const Type type = documents.starts.type();
     AttentionContext out = full_context(type.shape[1]);
@@ -122,8 +122,8 @@ class Model {
     return out;
   }
 
-  // The tables' rows for the positions that are decoded. `windowed_position`: where
-  // windowed_cache() is short.
+  // The context for decoding, with the tables' rows of the decoded positions. `windowed_position`:
+  // the position where windowed_cache() is short.
   AttentionContext decoded(Val position, Val windowed_position, Val rows, std::int64_t length) {
     AttentionContext out = full_context(length);
     out.position = position;
@@ -150,7 +150,7 @@ class Model {
     return b_.parameter(name, {weights_, shape}, std::move(part));
   }
 
-  // c · tanh(x/c).
+  // x if `cap` is 0, else cap · tanh(x/cap).
   static Val capped(Val x, double cap) {
     return cap == 0.0 ? x : affine(unary("tanh", affine(x, 1.0 / cap)), cap);
   }
@@ -168,7 +168,7 @@ class Model {
     return add(x, context.rows ? gather(rows, context.rows) : slice(rows, 0, 0, context.length));
   }
 
-  // `name`: of its tensors, before ".weight".
+  // The norm of x, whose tensors are called `name` before ".weight" and ".bias".
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
     return normalised(x, name, c_.d_model);
@@ -191,7 +191,7 @@ class Model {
     return linear(x, w, has_bias ? weight(name + ".bias", {out}, of_bias(part, x.dim(-1))) : Val{});
   }
 
-  // x + branch(x), with the norms before and behind the branch.
+  // The branch's result for x, with the norms that the model has before and behind the branch.
   template <class Branch>
   Val branch_of(Val x, const std::string& layer, std::string_view norm_name, Branch branch) {
     const std::string name = layer + "." + std::string(norm_name);
@@ -221,7 +221,7 @@ class Model {
     return sum("ffn.residual", x, fed(x));
   }
 
-  // [B,T,n·D] → [B,n,T,D]
+  // Separates `count` heads: [B,T,n·D] → [B,n,T,D].
   Val heads(Val x, std::int64_t count) {
     return permute(reshape(x, {x.dim(0), x.dim(1), count, c_.head_width()}), {0, 2, 1, 3});
   }
@@ -267,7 +267,7 @@ class Model {
     return project("output_proj", joined, prefix, c_.d_model, c_.output_bias);
   }
 
-  // Attention of new tokens, whose keys and values are kept: [B,n,H,D].
+  // Attention of new tokens, whose keys and values are added to the cache. Result: [B,n,H,D].
   Val over_cache(std::int64_t index, Val q, Val k, Val v, const AttentionContext& context,
                  const RopeTable& table, const AttentionOptions& options) {
     const bool is_windowed = c_.window_of(index) > 0;

@@ -18,7 +18,7 @@
 
 namespace tracestep {
 
-// tokens: i64 [B,T] → logits [B,T,V]. `weights`: the dtype that parameters are stored in.
+// The logits of tokens: i64 [B,T] → [B,T,V]. `weights`: the dtype that parameters are stored in.
 Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights = DType::kF32);
 
 struct BatchShape {
@@ -26,7 +26,7 @@ struct BatchShape {
   std::int64_t context = 128;  // T
 };
 
-// Input "tokens" [B,T]; output "logits" [B,T,V].
+// The forward program: input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 // The loss from which backward starts.
@@ -53,7 +53,7 @@ struct LossOptions {
   double scale = 1.0;
   DType weights = DType::kF32;
 };
-// Inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
+// The loss: inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
 // The most tokens in a run of decode_program() if caches slide.
 inline constexpr std::int64_t kDecodedAtOnce = 128;

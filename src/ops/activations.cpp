@@ -16,7 +16,7 @@ struct SigmoidGate {
   std::int64_t flops, grad_flops;  // of one element
 };
 
-// dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u.
+// The gradient dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u.
 Val gate_gradient(const SigmoidGate& gate, Val dy, Val x) {
   const Val s = unary("sigmoid", gate.argument(x));
   const Val rest =
@@ -137,7 +137,7 @@ void register_swiglu() {
                .cheap_to_recompute = true});
 }
 
-// x · Φ(x): GELU by the error function.
+// Registers GELU by the error function: x · Φ(x).
 void register_gelu_erf() {
   register_op(
       {.name = "gelu_erf",

@@ -152,7 +152,7 @@ std::vector<Donation> adamw_8bit_donations(const Attrs& attrs, std::size_t input
   return donated_groups(coded_adamw_groups(attrs, inputs));
 }
 
-// Calls of single tensors as one of all.
+// Joins calls of single tensors into one of all.
 std::vector<std::vector<Val>> joined_adamw_8bit(Builder& b, const Attrs& attrs,
                                                 std::span<const JoinedCall> calls) {
   const JoinedCall& first = calls.front();

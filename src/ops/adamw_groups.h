@@ -61,7 +61,7 @@ struct AdamwBlocks {
   std::size_t new_codes(std::size_t block) const { return new_part(block, parts); }
 };
 
-// `count` is rounded down when the last block is incomplete.
+// Where a call of adamw_codes has its operands. An incomplete last block does not count.
 AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs);
 
 }  // namespace tracestep

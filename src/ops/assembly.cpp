@@ -27,7 +27,7 @@ void register_block() {
                .cheap_to_recompute = true});
 }
 
-// Operand `input` begins where those before it end.
+// Where operand `input` lies in the result: it begins where those before it end.
 Layout part_of_assembly(const OpCall& c, int input) {
   const Shape& whole = c.outputs[0].shape;
   const int axis = rules::normalized_axis(c, c.attrs.integer("axis"), whole.rank());

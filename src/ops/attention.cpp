@@ -23,7 +23,7 @@ bool has_window(const Attrs& attrs) {
   return attrs.integer("window") > 0;
 }
 
-// scale · x, capped, and -inf where a row's window has ended.
+// The scores scale · x, capped, and -inf where a row's window has ended.
 Val limited(Expansion e, Val x, Val position) {
   Builder& b = e.builder;
   x = affine(x, e.attrs.real("scale"));
@@ -36,7 +36,7 @@ Val limited(Expansion e, Val x, Val position) {
   return select(is_seen, x, fill(b, hidden, {x.dtype(), {}}));
 }
 
-// `starts`: of documents; none: a row is one text.
+// Attention by matrix products. `starts`: of documents; none: a row is one text.
 std::vector<Val> by_products(Expansion e, bool causal, Val position, Val starts) {
   Builder& b = e.builder;
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
@@ -86,8 +86,8 @@ std::vector<Val> tiles_of_documents(Expansion e) {
   return in_tiles(e, {e.inputs.begin(), e.inputs.end()}, true);
 }
 
-// The naive form is used with `position`, and with windows that see the future, for which
-// flash_attention has no tiles.
+// Attention by flash_attention, but by products with `position`, and for windows that see the
+// future, for which it has no tiles.
 std::vector<Val> flash(Expansion e) {
   const bool causal = e.attrs.flag("causal"), has_no_tiles = has_window(e.attrs) && !causal;
   if (e.inputs.size() > 3 || has_no_tiles) return naive(e);

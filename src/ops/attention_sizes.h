@@ -28,7 +28,7 @@ inline std::int64_t attention_group(const Shape& q, const Shape& k) {
   return q.rank() < 3 || k.back(2) == 0 ? 1 : q.back(2) / k.back(2);
 }
 
-// q: [..., H, T_q, D], k: [..., H/group, T_k, D].
+// The sizes of a call with q: [..., H, T_q, D], k: [..., H/group, T_k, D].
 inline AttentionSizes attention_sizes(const Type& q, const Type& k) {
   const Shape& s = q.shape;
   const std::int64_t rows = s.back(1) * s.back();

@@ -35,7 +35,7 @@ std::int64_t ranks_of(const OpCall& c) {
   return group.ranks;
 }
 
-// The part of one rank, as a vector.
+// The type of one rank's part, which is a vector.
 std::vector<Type> part_type(const OpCall& c) {
   rules::require_floating(c, 0);
   return {{c.inputs[0].dtype, {part_count(c.inputs[0].count(), ranks_of(c))}}};
@@ -51,7 +51,7 @@ std::vector<Type> gathered_type(const OpCall& c) {
   return {out};
 }
 
-// Additions of the rank that owns a part of `count` elements.
+// How many additions the rank makes that owns a part of `count` elements.
 std::int64_t additions(const OpCall& c, std::int64_t count) {
   const std::int64_t ranks = c.attrs.integer("ranks");
   return (ranks - 1) * part_count(count, ranks);

@@ -36,7 +36,7 @@ struct OwnTargets {
   Val index, mine;  // both [N]
 };
 
-// `none`: the targets that are ignored, which stand for any other here.
+// Targets as indices into this rank's part; `none`: the ignored ones, which 0 stands for here.
 OwnTargets own_targets(Expansion e, const Val& none, DType dtype) {
   const RankGroup group = group_of(e.attrs);
   const auto out = e.builder.call(
@@ -51,7 +51,7 @@ Val collective(Expansion e, std::string_view op, Val x, Attrs attrs = {}) {
   return e.builder.call1(op, {x}, in_group(group_of(e.attrs), std::move(attrs)));
 }
 
-// log Σ exp over a row is that of the ranks' own; a target's logit comes from the rank that has it.
+// Sums log Σ exp of the ranks' own columns; a target's logit comes from the rank that has it.
 std::vector<Val> loss_decomposed(Expansion e) {
   const Val logits = cast(e.inputs[0], rules::accumulation_dtype(e.inputs[0].dtype()));
   const std::int64_t rows = logits.dim(0), ranks = group_of(e.attrs).ranks;

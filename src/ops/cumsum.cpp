@@ -17,7 +17,7 @@ std::vector<Type> cumsum_type(const OpCall& c) {
   return {c.inputs[0]};
 }
 
-// A product with a triangle of ones: as many terms as a row has elements, for each of them. Sums of
+// Multiplies by a triangle of ones: as many terms as a row has elements, for each of them. Sums of
 // integers are exact up to 2^24.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];

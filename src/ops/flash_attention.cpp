@@ -15,7 +15,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// [..., H, T, D] ↔ [..., T, H, D]
+// Swaps the axes of heads and tokens: [..., H, T, D] ↔ [..., T, H, D].
 Shape heads_moved(Shape shape) {
   std::swap(shape[shape.rank() - 3], shape[shape.rank() - 2]);
   return shape;
@@ -52,14 +52,14 @@ std::size_t bounds_at(std::size_t operands, int q) {
   return operands > without ? without : 0;
 }
 
-// [..., H, T, D] → [..., T]
+// The shape of a number for each place of a row of q: [..., H, T, D] → [..., T].
 Shape places_of(const Shape& q) {
   Shape out(std::span(q.begin(), static_cast<std::size_t>(std::max(q.rank() - 3, 0))));
   out.push_back(q.back(1));
   return out;
 }
 
-// Bounds hold in rows of which each query is a key, too.
+// Checks the bounds of documents, if there are any: each query must be a key, too.
 void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;
@@ -117,7 +117,7 @@ std::vector<Type> gradient_type(const OpCall& c) {
   return {result_type(c, q), result_type(c, c.inputs[2]), result_type(c, c.inputs[3])};
 }
 
-// Operands: dense rows at any row stride; log-sum-exps and bounds must be contiguous.
+// True for an operand of backward: rows at any row stride; log-sum-exps and bounds contiguous.
 bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
   return input < 5 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);

@@ -39,7 +39,7 @@ std::vector<Val> quantize_decomposed(Expansion e) {
   return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
-// The last operand is the magnitude of a step before.
+// Result types with a last operand, the magnitude of a step before, which is returned, too.
 std::vector<Type> delayed_types(const OpCall& c) {
   std::vector<Type> out = quantized_types(c);
   const auto at = static_cast<int>(c.inputs.size()) - 1;
@@ -112,7 +112,7 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
   return {{c.attrs.dtype("dtype"), scaled_product_shape(c)}};
 }
 
-// Scaled before they are multiplied: codes have magnitudes whose products float16 does not hold.
+// The product of the scaled codes: float16 does not hold products of codes that are not scaled.
 Val scaled_product(Expansion e, Val a, DType dtype) {
   const auto scaled = [&](Val codes, Val scale) { return mul(cast(codes, scale.dtype()), scale); };
   const Val y =

@@ -85,7 +85,7 @@ struct SoftmaxOptions {
   double scale = 1.0;
   bool causal = false;
 };
-// `position` (optional, rank-0 i64): row i sees columns <= i + position.
+// Over the last axis; if causal, row i sees columns <= i + `position` (optional, rank-0 i64).
 Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
 // true where row i sees column j: j <= i + (cols - rows), or j <= i + position. [rows, cols]
 Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position = {});

@@ -20,7 +20,7 @@ Type declared_type(const OpCall& call) {
 const AttrDef kDTypeAttr{"dtype", AttrKind::kDType, std::nullopt, "element type"};
 const AttrDef kShapeAttr{"shape", AttrKind::kInts, std::nullopt, "result shape"};
 
-// The numbers of "1:1.5:2", one for each pair.
+// Reads the numbers of "1:1.5:2", one for each pair; throws if any is missing or not positive.
 void read_factors(const std::string& text, std::int64_t pairs, double* out) {
   const char *at = text.data(), *const end = at + text.size();
   std::int64_t count = 0;

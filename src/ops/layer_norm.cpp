@@ -8,7 +8,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// `x` as that operand, with weights [width] from operand `weight` on.
+// Checks operand `x`, and from operand `weight` on that many `weights` [width].
 void check(const OpCall& c, int x, int weight, int weights) {
   rules::require_min_rank(c, x, 1);
   rules::require_floating(c, x);
@@ -38,7 +38,7 @@ Val mean_of(Val x) {
   return affine(sum(x, {x.shape().rank() - 1}, true), 1.0 / static_cast<double>(x.dim(-1)));
 }
 
-// The mean first, then the squares of what differs from it: nothing cancels.
+// Computes the mean first, then squares of what differs from it: nothing cancels.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const DType wide = rules::accumulation_dtype(x.dtype());

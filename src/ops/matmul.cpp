@@ -81,7 +81,7 @@ std::int64_t product_flops(const OpCall& c) {
   return 2 * c.outputs[0].count() * sides(c).k_a;
 }
 
-// --- added to a tensor ------------------------------------------------------------------------
+// --- added to a tensor, which has the dtype of the product or of its sums ---------------------
 void require_sum_dtype(const OpCall& c, DType product, DType addend) {
   const DType wide = rules::accumulation_dtype(product);
   if (addend == product || addend == wide) return;

@@ -50,12 +50,12 @@ std::optional<Strides> reshaped_strides(const Shape& from, const Strides& stride
   return out;
 }
 
-// Identity rule of ops whose result shape is an attribute.
+// The operand if it has the shape that the attribute asks for: ops of which that is no change.
 Val same_shape(Expansion e) {
   return e.attrs.ints("shape") == e.inputs[0].shape() ? e.inputs[0] : Val{};
 }
 
-// Identity rule of a permutation that undoes the one right before it: the operand of that one.
+// The operand of a permutation that this one, right behind it, undoes; "no value" for any other.
 Val undone(Expansion e) {
   const Program& program = e.builder.program();
   const NodeId before = program.value(e.inputs[0].id).producer;
@@ -288,8 +288,8 @@ std::vector<Type> moved_type(const OpCall& c) {
   return {c.inputs.back()};
 }
 
-// Ops between device and host memory; the attribute `lane` lets them run at the same time as other
-// nodes.
+// Registers ops between device and host memory; the attribute `lane` lets them run at the same time
+// as other nodes.
 void register_moves() {
   register_op({.name = "offload",
                .doc = "x in the storage of `place`, in the host's memory.",

@@ -34,17 +34,17 @@ Val norm_of_each(Val x) {
   return unary("sqrt", sum(rows, {rank - 2}, true));
 }
 
-// beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C is scaled
-// in front of the product.
+// Computes beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C
+// is scaled in front of the product.
 Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
   if (is_low_precision(c.dtype()))
     return e.builder.call1("matmul_add", {a, b, c}, {{"beta", beta}});
   return e.builder.call1("matmul_add", {a, b, affine(c, beta)});
 }
 
-// With Z = c^¼·X the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both products but the
-// first add to what is there. Where there are more rows than columns, G = Zᵀ·Z stands on the other
-// side: the products are as small, and nothing is transposed.
+// Iterates with Z = c^¼·X: the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both
+// products but the first add to what is there. Where there are more rows than columns, G = Zᵀ·Z
+// stands on the other side: the products are as small, and nothing is transposed.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const bool is_tall = x.shape().back(1) > x.shape().back(0);

@@ -6,7 +6,7 @@
 namespace tracestep::ops {
 namespace {
 
-// Magnitudes and scales of weights that ranks divide by columns have rows, too.
+// Requires `count` elements; of weights that ranks divide by columns, in rows, too.
 void require_count(const OpCall& c, int input, std::int64_t count) {
   const Shape& shape = c.inputs[static_cast<std::size_t>(input)].shape;
   if (shape.product() != count || shape.empty()) rules::require_shape(c, input, {count});

@@ -19,7 +19,7 @@ void require_rounded_moments(const OpCall& c, int m) {
   }
 }
 
-// step_size, or [step_size, factor on eps].
+// Checks operand i: step_size, or [step_size, factor on eps].
 void require_step_size(const OpCall& c, int i) {
   if (c.inputs[static_cast<std::size_t>(i)].shape != Shape{2}) rules::require_shape(c, i, {});
 }
@@ -54,7 +54,7 @@ Val element(Val pair, std::int64_t i, DType dtype) {
   return cast(reshape(slice(pair, 0, i, i + 1), {}), dtype);
 }
 
-// `upper`: with the upper half of each element's noise.
+// Rounds x at random. `upper`: by the upper half of each element's noise, not the lower one.
 Val rounded(Expansion e, Val x, bool upper) {
   return e.builder.call1("stochastic_round", {x, e.inputs[0], e.inputs[1], e.inputs[8]},
                          {{"dtype", e.inputs[2].dtype()}, {"upper", upper}});

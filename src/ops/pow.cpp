@@ -17,8 +17,8 @@ Val is_whole(const Val& x) {
   return binary("eq", cast(cast(x, DType::kI64), x.dtype()), x);
 }
 
-// e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a and other
-// b.
+// Computes e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a
+// and other b.
 std::vector<Val> decomposed(Expansion e) {
   const DType narrow = e.inputs[0].dtype(), wide = rules::accumulation_dtype(narrow);
   const Val a = cast(e.inputs[0], wide), b = cast(e.inputs[1], wide);
@@ -30,7 +30,7 @@ std::vector<Val> decomposed(Expansion e) {
   return {cast(select(binary("eq", b, zero), one, y), narrow)};
 }
 
-// b · a^(b-1), 0 for b = 0; y · log a, 0 for a = 0 where y is no pole.
+// The slopes: b · a^(b-1), 0 for b = 0; and y · log a, 0 for a = 0 where y is no pole.
 std::vector<Val> gradient(Expansion e) {
   const Val a = e.inputs[0], b = e.inputs[1], g = e.output_grads[0], zero = constant(e, 0.0, a);
   std::vector<Val> out(2);

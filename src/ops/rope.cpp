@@ -18,7 +18,7 @@ std::vector<Type> rope_type(const OpCall& c) {
   return {c.inputs[0]};
 }
 
-// (a, b) → (a cos - b sin, a sin + b cos), with sin negated for the inverse.
+// Rotates pairs: (a, b) → (a cos - b sin, a sin + b cos), with sin negated for the inverse.
 std::vector<Val> rope_decomposed(Expansion e) {
   const Val x = e.inputs[0];
   Shape pairs = x.shape();

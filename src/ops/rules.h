@@ -25,13 +25,13 @@ int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 DType accumulation_dtype(DType dtype);
 
 // --- type rules --------------------------------------------------------------------------------
-// Every operand floating, same type; one result of that type.
+// Requires floating operands of one type, which is that of the one result.
 std::vector<Type> same_floating(const OpCall& call);
-// Operands of one type, of any dtype but, where there are several, float8.
+// Requires operands of one type, of any dtype but, where there are several, float8.
 std::vector<Type> same_type(const OpCall& call);
 
-// Operands of one dtype that differ in the size of `axis` at most; the result has all their
-// entries.
+// Requires operands of one dtype that differ in the size of `axis` at most; the result has all
+// their entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
 // As concatenated(), along the attribute `axis`.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
@@ -47,9 +47,9 @@ bool contiguous(int input, const Type& type, const Strides& strides);
 bool unit_inner_stride(int input, const Type& type, const Strides& strides);
 
 // --- cost --------------------------------------------------------------------------------------
-// `per_element` operations for each element of result 0.
+// A rule that counts `per_element` operations for each element of result 0.
 std::function<std::int64_t(const OpCall&)> per_result(std::int64_t per_element);
-// `per_element` operations for each element of operand `input`.
+// A rule that counts `per_element` operations for each element of operand `input`.
 std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t per_element);
 
 }  // namespace tracestep::rules

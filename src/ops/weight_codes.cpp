@@ -24,7 +24,7 @@ std::vector<AttrDef> weight_code_attrs() {
   return out;
 }
 
-// Weights have one kind of codes, and one dtype on the way to them.
+// Checks the dtypes: weights have one kind of codes, and one dtype on the way to them.
 void require_weight_codes(const OpCall& c) {
   const DType dtype = c.attrs.dtype("dtype"), through = c.attrs.dtype("through");
   const bool is_exact = dtype == DType::kF64 && through == DType::kF64;
@@ -106,7 +106,7 @@ std::vector<Donation> refresh_donations(const Attrs&, std::size_t inputs) {
   return out;
 }
 
-// Bytes of `found` and of the magnitudes: all that is read where the codes still fit.
+// The bytes read where the codes still fit: `found` and the magnitudes.
 std::int64_t refresh_bytes_read(const OpCall& c) {
   std::int64_t out = c.inputs[0].bytes();
   for (std::size_t i = 1; i < c.inputs.size(); i += kGroup) out += c.inputs[i + 1].bytes();

@@ -62,7 +62,7 @@ class Targets {
   bool has(const std::string& path) const { return chosen_.contains(path); }
 
  private:
-  // w1 is the gate where w3 is beside it, and else what leads up.
+  // True if `target` is a word for the path's last name. w1 is the gate beside a w3, else up.
   bool is_word(std::string_view target, std::string_view path) const {
     const std::string_view name = last_name(path);
     if (name == "w1") {
@@ -77,7 +77,7 @@ class Targets {
     });
   }
 
-  // "all" is every product within the layers: not the head.
+  // True if `target` means the path; "all" means every product within the layers, not the head.
   bool is_named(std::string_view target, std::string_view path) const {
     if (target == "all") return !layer_of(path).empty();
     const bool is_end = path.ends_with(target) && (path.size() == target.size() ||
@@ -86,7 +86,7 @@ class Targets {
            is_word_within(target, path);
   }
 
-  // A name of a projection behind a path: layers.0-15.*.down
+  // True for a projection's name behind a pattern of paths, as layers.0-15.*.down, that matches.
   bool is_word_within(std::string_view target, std::string_view path) const {
     const std::size_t dot = target.rfind('.');
     if (dot == target.npos || !is_word(target.substr(dot + 1), path)) return false;
@@ -187,8 +187,8 @@ class Adapt {
     return weight.leaf == LeafKind::kParameter && targets_->has(component_path(weight.name));
   }
 
-  // The scale is applied where there are fewest elements, and the second product can then be added
-  // to y as it is made.
+  // Adds scale·B·A·x to y. The scale is applied where there are fewest elements, and the second
+  // product can then be added to y as it is made.
   void add_adapter(const Node& node, Val y) {
     const Value& weight = program_.value(node.inputs[1]);
     const std::string path = component_path(weight.name);
@@ -208,7 +208,7 @@ class Adapt {
     r_.replace(node.outputs[0], ops::add(y, ops::matmul(scaled, b, {.transpose_b = true})));
   }
 
-  // A weight that several products read has one adapter.
+  // Returns a parameter of the adapter, made once for a weight that several products read.
   Val tensor(const std::string& path, std::string_view which, Type type, BlockPart part = {}) {
     const std::string name = path + std::string(which);
     const auto found = made_.find(name);
@@ -217,8 +217,8 @@ class Adapt {
         .first->second;
   }
 
-  // The A of weights that lie side by side do so as well, if all of them have one: what multiplies
-  // the same input can then be one product.
+  // Where the A of `weight` lies: beside those of its neighbours in a block, if all of them have
+  // one, since what multiplies the same input can then be one product.
   BlockPart beside(const Value& weight, std::int64_t in) const {
     if (weight.part.block.empty()) return {};
     std::int64_t before = 0, all = 0;
@@ -333,7 +333,7 @@ Program narrow_frozen(const Program& program, DType low, const std::set<std::str
   return NarrowFrozen(program, low, kept).run();
 }
 
-// Nothing is dropped where nothing is trained.
+// Adapts the model as the run says; nothing is dropped where nothing is trained.
 Program adapt(const Program& p, const PassOptions& o) {
   Adapters lora = o.run.lora;
   if (o.run.mode == Mode::kInference) lora.dropout = 0.0;

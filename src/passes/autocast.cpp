@@ -15,7 +15,7 @@ DType wider(DType a, DType b) {
   return size_of(a) > size_of(b) ? a : b;
 }
 
-// Codes in 8 bits are what their reader asked for.
+// True if operands of this dtype are cast; codes in 8 bits are not: their reader asked for them.
 bool is_cast(DType dtype) {
   return is_floating(dtype) && !is_float8(dtype);
 }

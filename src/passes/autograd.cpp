@@ -62,7 +62,7 @@ class Autograd {
     return out;
   }
 
-  // A value needs a gradient when it depends on a wanted leaf through floating values.
+  // Marks the values that need a gradient: those computed from a wanted leaf by floating values.
   void mark_needed() {
     for (ValueId leaf : program_.leaves) needed_[at(leaf)] = wants(program_.value(leaf));
     for (const Node& node : program_.nodes) {

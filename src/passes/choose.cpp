@@ -28,7 +28,7 @@ bool chooses_forms(const PassOptions& o) {
   return o.run.attention != AttentionForm::kNaive || o.run.mode == Mode::kInference;
 }
 
-// Nothing is dropped where nothing is trained.
+// Chooses the forms of the run; nothing is dropped where nothing is trained.
 Program choose(const Program& p, const PassOptions& o) {
   std::map<std::string, std::string> forms;
   if (o.run.attention != AttentionForm::kNaive) {

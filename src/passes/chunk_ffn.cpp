@@ -24,7 +24,7 @@ constexpr std::int64_t kLeastRows = 1024;
 // The inner tensor of a chunk is as large as this share of what the feed-forward reads.
 constexpr std::int64_t kShareOfInput = 4;
 
-// "layers.3.ffn" of a node within it; empty: the node is in no feed-forward.
+// The feed-forward that a node is in, "layers.3.ffn"; empty: the node is in none.
 std::string_view ffn_of(const Node& node) {
   const std::string_view path = node.origin().path, layer = layer_of(path);
   if (layer.empty() || path.size() <= layer.size()) return {};
@@ -72,7 +72,7 @@ class ChunkFfn {
   const Type& type(ValueId id) const { return program_.type(id); }
 
   // --- what is cut ------------------------------------------------------------------------------
-  // Values that depend on the batch; others are weights, and the same for all rows.
+  // Marks the values that depend on the batch; others are weights, and the same for all rows.
   void find_varying() {
     varies_.assign(program_.values.size(), false);
     for (const ValueId id : program_.leaves) {
@@ -85,8 +85,8 @@ class ChunkFfn {
     }
   }
 
-  // A region ends where another one begins. It runs as a whole, so what reads its results through
-  // nodes outside of it is no part of it.
+  // Finds the regions to cut. One ends where another one begins. A region runs as a whole, so what
+  // reads its results through nodes outside of it is no part of it.
   void find_regions() {
     std::set<std::pair<std::string_view, Phase>> begun;
     std::vector<const Region*> behind(program_.values.size(), nullptr);
@@ -159,7 +159,7 @@ class ChunkFfn {
     return type.shape.rank() >= 2 && type.count() == rows * type.shape.back(0);
   }
 
-  // A product of rows with a weight, the same for each element, or another shape with these rows.
+  // True for a product of rows with a weight, elementwise ops, and other shapes with the same rows.
   bool works_by_rows(const Node& n, Region& region) const {
     const auto lead = std::ranges::find_if(n.inputs, [&](ValueId v) { return varies_[at(v)]; });
     if (lead == n.inputs.end() || (n.op->product && lead != n.inputs.begin())) return false;
@@ -190,7 +190,7 @@ class ChunkFfn {
     return keeps_order(program_, n) && from.type.shape.back(0) == to.type.shape.back(0);
   }
 
-  // A product whose operands have their rows summed, or a sum over all rows.
+  // True for a product whose operands have their rows summed, and for a sum over all rows.
   bool sums_rows(const Node& n, const Region& region) const {
     const bool has =
         region.rows > 0 && n.outputs.size() == 1 && std::ranges::all_of(n.inputs, [&](ValueId v) {
@@ -231,7 +231,7 @@ class ChunkFfn {
                       std::int64_t{1}, std::max<std::int64_t>(region.rows / kLeastRows, 1));
   }
 
-  // --- the chunks -------------------------------------------------------------------------------
+  // --- the chunks: a region is emitted at its last node, and nodes that read it wait for that ---
   void emit(NodeId id) {
     const Region* region = region_of_[at(id)];
     if (region != nullptr) {
@@ -283,8 +283,8 @@ class ChunkFfn {
     }
   }
 
-  // A part that its node can write into the assembly, or else a copy: so it is free at once.
-  // `readers`: how many nodes of chunks may read it.
+  // The part if its node can write it into the assembly, else a copy, so that the part is free at
+  // once. `readers`: how many nodes of chunks may read it.
   Val written(ValueId id, Val part, std::ptrdiff_t readers) {
     const auto& writes = node(program_.value(id).producer).op->writes;
     const Type own = part.type();
@@ -304,7 +304,7 @@ class ChunkFfn {
     return total ? ops::add(total, part) : part;
   }
 
-  // Rows of the chunk, as a matrix; a value that is the same for all rows as it is.
+  // The operand's rows of the chunk, as a matrix; all of a value that is the same for all rows.
   Val operand(const Region& region, const Node& reader, ValueId id, std::int64_t chunk) {
     const Region* from = maker_region(id);
     if (from != nullptr && is_row_[at(id)] && from->matches(region)) {
@@ -343,7 +343,7 @@ class ChunkFfn {
     }
   }
 
-  // Backward of the same feed-forward reads the chunks of forward.
+  // True if anything reads the value but the same feed-forward, whose backward reads its chunks.
   bool is_read_whole(ValueId id, const Region& region) const {
     if (readers_.at_end[at(id)]) return true;
     return std::ranges::any_of(readers_.nodes[at(id)], [&](NodeId reader) {

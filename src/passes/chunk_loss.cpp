@@ -139,7 +139,7 @@ class Finder {
     return true;
   }
 
-  // The cast to the dtype of sums, and the sum with a leaf, that the result goes into.
+  // Takes in the cast to the dtype of sums, and the sum with a leaf, that the result goes into.
   void find_end(GradientProduct& product, Cut& out) const {
     const DType wide =
         rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);
@@ -207,7 +207,7 @@ class ChunkLoss {
     return default_loss_chunks(rows, width, vocab);
   }
 
-  // Nodes that read the loss stand behind the chunks, wherever they stood before.
+  // Emits a node, or the chunks; nodes that read the loss wait until the chunks are there.
   void emit(NodeId id) {
     if (const auto found = cuts_.find(id); found != cuts_.end()) {
       emit_cut(found->second);

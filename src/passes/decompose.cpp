@@ -56,7 +56,7 @@ Program decompose(const Program& program, const std::function<bool(const OpDef&)
 
 namespace {
 
-// Composites that the granularity does not keep, except those that the user chose explicitly.
+// True for a composite that the granularity does not keep, unless the user chose it explicitly.
 bool is_taken_apart(const PassOptions& o, const OpDef& op) {
   return !o.run.ops.keeps(op.composite) && !op.stays_whole;
 }

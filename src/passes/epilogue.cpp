@@ -116,7 +116,7 @@ class Epilogue {
     return out;
   }
 
-  // kNoNode: there is none, or something else reads it as well.
+  // The product that `id` is, but for views and casts; kNoNode if none is, or has another reader.
   NodeId product_behind(ValueId id) const {
     while (readers_.only(id) != kNoNode) {
       const NodeId maker = program_.value(id).producer;
@@ -155,7 +155,7 @@ class Epilogue {
     r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
   }
 
-  // The rows move to the sum, since the other term may be made between the two.
+  // Emits the product of rows at the sum, since the other term may be made between the two.
   void emit_rows(const Node& sum, const Term& term) {
     if (term.waiting != kNoNode) r_.copy(node(term.waiting));
     const Node& rows = node(term.maker);

@@ -17,7 +17,7 @@ namespace tracestep {
 namespace {
 
 // --- results in the order of their reader -------------------------------------------------------
-// A view that reads every element once.
+// True for a view that reads every element once, in another order.
 bool rearranges(const Program& p, const Node& view) {
   if (!view.op->is_view() || p.type(view.outputs[0]).count() != p.type(view.inputs[0]).count()) {
     return false;
@@ -165,7 +165,7 @@ class Fuser {
     return &nodes_[at(region)];
   }
 
-  // Returns a node without results where fusing gains nothing.
+  // The fused node of a region, without results where fusing gains nothing.
   FusedNode fused_node(const Members& region) const {
     if (region.empty()) return {};
     const std::vector<ValueId> plain = regions_.results_of(region);
@@ -287,13 +287,13 @@ Program fuse(const Program& program, bool with_updates) {
   return Fuser(in_parts, with_updates).run();
 }
 
-// Fused nodes need a device that compiles kernels at run time.
+// True if nodes are fused, for which the device needs a compiler of kernels at run time.
 bool fuses(const PassOptions& o) {
   return o.has_kernel(op_of_fused_nodes());
 }
 
-// AdamW and its kind are one launch anyway. On lanes and ranks updates do not run in the order of
-// the program, in which a leaf is written behind its readers.
+// True if updates are fused: AdamW and its kind are one launch anyway, and on lanes and ranks
+// updates do not run in the program's order, in which a leaf is written behind its readers.
 bool fuses_updates(const PassOptions& o) {
   return o.run.optimizer.kind == OptimizerKind::kMuon && o.updates_at_end() &&
          !o.run.parallel.is_on() && !has_optimizer(o.run.offload);

@@ -65,15 +65,15 @@ bool Regions::may_join(const Node& node) const {
   });
 }
 
-// Elements and their sums over rows, as in norms: where a leaf that a node updates is also summed,
-// the planner writes it elsewhere.
+// True for elementwise ops and sums over rows, as in norms: where a leaf that a node updates is
+// also summed, the planner writes it elsewhere.
 bool Regions::may_join_updates(const Node& node) const {
   return node.op->fusion != Fusion::kPairs && std::ranges::all_of(node.outputs, [&](ValueId id) {
            return program_.type(id).count() > 0;
          });
 }
 
-// Data flows through views too, and an update comes after all readers of the old value.
+// Lists what runs after each node: readers, through views too, and updates of what it reads.
 void Regions::find_successors() {
   successors_.resize(program_.nodes.size());
   before_.resize(program_.nodes.size());
@@ -122,8 +122,8 @@ void Regions::count_span(const Members& region, int change) {
   for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
 }
 
-// A node from which no path leads back to `id` or before it: paths go forward, except inside a
-// region, whose nodes run together. All later nodes are such nodes too.
+// A node from which, and from later ones, no path leads back to `id` or before it: paths go
+// forward, except inside a region, whose nodes run together.
 NodeId Regions::point_of_no_return(NodeId id) const {
   while (spans_[at(id)] > 0) ++id;
   return id + 1;
@@ -181,9 +181,9 @@ bool Regions::are_of_one_module(int a, int b) const {
   return path_of(a) == path_of(b);
 }
 
-// Regions that read the same operand, or views of it, as the rotations of q and k do: those that
-// follow one another, and those of one module in any order. Others may lie far apart, and what they
-// share would live as long.
+// Joins regions that read the same operand, or views of it, as the rotations of q and k do: those
+// that follow one another, and those of one module in any order. Others may lie far apart, and what
+// they share would live as long.
 void Regions::join_siblings() {
   std::vector<std::vector<NodeId>> readers(program_.values.size());  // by base
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

@@ -106,7 +106,7 @@ class Gate {
     return whole;
   }
 
-  // The first SwiGLU of a product; one that is computed again for backward reads its halves.
+  // The product and its first SwiGLU, if `gating` is that; one computed again for backward is not.
   std::optional<Forward> forward_of(NodeId gating) const {
     const Node& n = node(gating);
     if (n.op->name != "swiglu") return std::nullopt;
@@ -166,7 +166,7 @@ class Gate {
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }
 
-  // Puts the node where the gradients of SwiGLU were: recomputed gates exist by then.
+  // Puts one node where the gradients of SwiGLU were: recomputed gates exist by then.
   void emit(const Backward& b) {
     const Node& product = node(b.product);
     const auto guard = r_.from(product);

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Not 0: none of it runs again in backward.
+// The epoch of these nodes; not 0, since none of them runs again in backward.
 constexpr int kOnce = 1;
 
 // A weight whose gather nothing but a quantization reads.
@@ -66,7 +66,7 @@ class GatherCodes {
                                                                                     : nullptr;
   }
 
-  // One call makes the codes of all weights, so all must agree in dtype and attributes.
+  // True if one call can make the codes of this and the first: dtype and attributes must agree.
   bool is_like_the_first(const Node& quantize) const {
     if (order_.empty()) return true;
     const Node& first = *order_[0].quantize;
@@ -106,7 +106,7 @@ class GatherCodes {
     made_ = call("quantize_parts", operands, attrs);
   }
 
-  // Casts of a leaf, which stand in front of its gather.
+  // Copies the casts of a leaf, which stand in front of its gather.
   void copy_part(ValueId id) {
     const NodeId maker = program_.value(id).producer;
     if (maker == kNoNode || r_.has(id)) return;
@@ -126,7 +126,7 @@ class GatherCodes {
     return out;
   }
 
-  // 0 where scales are current.
+  // The largest magnitude of the step before; 0 where scales are current.
   Val last_of(const Node& quantize) {
     if (!is_delayed(quantize)) {
       if (!none_) none_ = ops::fill(r_.builder(), 0.0, {DType::kF32, {1}});
@@ -150,7 +150,7 @@ class GatherCodes {
     r_.replace(*weight.quantize, results);
   }
 
-  // Works in the phase of the first reader: backward gathers codes again and needs no older ones.
+  // Transposes codes in the first reader's phase: backward gathers again and needs no older ones.
   void transpose_for(const Node& reader, ValueId id) {
     const auto found = of_transposed_.find(id);
     if (found == of_transposed_.end() || r_.has(id)) return;

@@ -112,7 +112,7 @@ class ProductsOfRows {
     calls_[call.last] = std::move(call);
   }
 
-  // The norm that makes the row.
+  // Adds to the call the norm that makes its row, if one does.
   void take_norm(Call& call) const {
     ValueId y = call.x;
     NodeId maker = program_.value(y).producer;

@@ -80,7 +80,7 @@ class Join {
   }
 
  private:
-  // nullopt: another node reads a result, which would then come too late.
+  // The node as a member; nullopt if another node reads a result, which would then come too late.
   std::optional<Member> member_of(const Node& node) const {
     Member out{&node};
     for (ValueId id : node.outputs) {
@@ -143,7 +143,7 @@ class Join {
                                [&](ValueId id) { return program_.value(id).producer == kNoNode; });
   }
 
-  // Equal for calls that can be merged: those with the same attributes, rates and factors.
+  // A text, equal for calls that can be merged: with the same attributes, rates and factors.
   std::string key_of(const Member& m) const {
     std::string key =
         fmt::format("{}#{}#{}", m.call->op->name, m.shadow_cast != nullptr, m.behind.empty());
@@ -167,7 +167,7 @@ class Join {
     return last;
   }
 
-  // The group is emitted behind `last`.
+  // Notes that the group is emitted behind `last`, unless it is one call that stays where it is.
   void place(Group group, const Node* last) {
     const bool is_alone =
         group.size() == 1 && group[0].shadow_cast == nullptr && group[0].behind.empty();
@@ -210,8 +210,8 @@ class Join {
     }
   }
 
-  // A batch ends with the gradient that fills it, so the last batch takes, from the end, gradients
-  // until it is full.
+  // Numbers the last batch. A batch ends with the gradient that fills it, so the last one takes
+  // gradients from the end until it is full.
   void number_last(Group& all) const {
     all.back().batch = 1;
     std::int64_t bytes = 0;

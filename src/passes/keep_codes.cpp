@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Not 0: refresh_codes never runs again in backward.
+// The epoch of refresh_codes; not 0, since it never runs again in backward.
 constexpr int kOnce = 1;
 
 // A parameter whose narrow copy nothing but a quantization reads.
@@ -72,7 +72,7 @@ class KeepCodes {
     return only != kNoNode && &program_.node(only) == &reader;
   }
 
-  // --- what can be kept ---
+  // --- what can be kept: weights whose narrow copies only quantizing nodes read ---
   std::optional<Weight> weight_of(const Node& quantize) {
     const ValueId x = quantize.inputs[0];
     const Node* block = maker_of(x);
@@ -125,7 +125,7 @@ class KeepCodes {
                [&](ValueId id) { return program_.type(id).dtype; });
   }
 
-  // --- the new program ---
+  // --- the new program, without the narrow copies for which codes stand ---
   Program without_shadows() const {
     std::set<ValueId> gone;
     for (const auto& [parts, weights] : groups_) {
@@ -139,7 +139,7 @@ class KeepCodes {
     return out;
   }
 
-  // The weights of which this node quantizes the first.
+  // The weights of which this node quantizes the first; nullptr: it is not the first of any.
   const std::vector<Weight>* first_of(const Node& node) const {
     for (const auto& [parts, weights] : groups_) {
       if (weights.front().quantize == &node) return &weights;
@@ -228,7 +228,7 @@ class KeepCodes {
     return ops::slice(r.map(updates_.at(last.base)), 0, last.offset, last.offset + 1);
   }
 
-  // lr, step_size, and the optional ones.
+  // The operands of all updates: lr, step_size, and the optional ones.
   std::vector<Val> factors(const Rewriter& r) const {
     std::vector<Val> out;
     for (std::size_t i = kTensors; i < like_->inputs.size(); ++i) {
@@ -250,7 +250,7 @@ class KeepCodes {
     return out;
   }
 
-  // The update's results become the new values of the leaves.
+  // Makes the update's results the new values of the leaves.
   void take(Rewriter& r, const std::vector<Weight>& weights, const Group& group,
             const std::vector<Val>& results) const {
     auto next = results.begin();
@@ -281,7 +281,7 @@ Program keep_codes(const Program& program) {
   return KeepCodes(program).run();
 }
 
-// Every rank must hold whole weights and states on its device to keep their codes.
+// True if codes are kept, for which a rank must hold whole weights and states on its device.
 bool keeps_codes(const PassOptions& o) {
   return has_arena(o.run.executor) && o.run.precision.float8 &&
          o.run.fp8_scaling == Float8Scaling::kDelayed && o.updates_at_end() &&

@@ -77,7 +77,7 @@ class KeepNarrow {
     return found->second;
   }
 
-  // The value computed again in backward. Parameters and what is narrow are kept.
+  // Computes the value again in backward, from parameters and narrow values, which are kept.
   Val again(ValueId id) {
     if (const auto found = again_.find(id); found != again_.end()) return found->second;
     const Node& maker = *maker_of(id);

@@ -22,8 +22,8 @@ struct Statistics {
   std::int64_t group = kNf4Group;  // blocks with one scale
 };
 
-// A rank's part begins within 256 blocks with one scale where the parts are no multiples of them,
-// and by columns each of its rows does: there fewer blocks have one.
+// The shapes of a weight's statistics. A rank's part begins within 256 blocks with one scale if
+// parts are no multiples of these, and by columns each row does: then fewer blocks share one.
 Statistics statistics_of(const Value& weight, int ranks) {
   const std::int64_t count = weight.type.count(), blocks = nf4_blocks(count);
   const auto axis = ranks > 1 ? split_axis(weight.name) : std::nullopt;

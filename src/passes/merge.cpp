@@ -42,7 +42,7 @@ class Merge {
     return std::ranges::all_of(n.inputs, [&](ValueId id) { return rewriter_.has(id); });
   }
 
-  // Nodes that read a merged product stand behind it, wherever they stood before.
+  // Emits the node, or what replaces it; nodes that read a merged product wait until it is there.
   void emit(NodeId id) {
     if (const auto found = merges_.with_blocks.find(id); found != merges_.with_blocks.end()) {
       emit_product_with_block(found->second);
@@ -78,7 +78,7 @@ class Merge {
     rewriter_.copy(node(id), inputs);
     return true;
   }
-  // A slice where the value is an operand of one of the assemblies; nullopt: it is not there yet.
+  // The new value, or a slice if it is an operand of one of the assemblies; nullopt: not there yet.
   std::optional<Val> slice_or_value(ValueId id, const std::vector<AssemblyId>& assemblies) {
     const auto found = merges_.assembled.find(id);
     const bool is_slice = found != merges_.assembled.end() &&
@@ -112,7 +112,7 @@ class Merge {
     return merges_.sums.at(id.first).groups[id.second];
   }
 
-  // While alive, nodes take the origins of the members.
+  // While the guard exists, nodes take the origins of the members.
   Builder::Guard like(const std::vector<MergedProduct>& members) {
     std::vector<NodeId> nodes;
     for (const MergedProduct& m : members) nodes.push_back(m.node);
@@ -158,8 +158,8 @@ class Merge {
     return rewriter_.builder().call(*n.op, inputs, n.attrs).front();
   }
 
-  // The results of the nodes as slices of `whole` along `axis`. A role that all of them have is its
-  // role.
+  // Replaces the results of the nodes by slices of `whole` along `axis`. If all of them have one
+  // role, `whole` has it too.
   void replace_by_slices(const std::vector<NodeId>& nodes, Val whole, int axis) {
     const Role role = program_.value(node(nodes.front()).outputs[0]).role;
     const bool is_common = std::ranges::all_of(
@@ -177,7 +177,7 @@ class Merge {
     }
   }
 
-  // As above, for products: the slices are along the axis of the merged operands.
+  // Replaces products, too: the slices are along the axis of the merged operands.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;
@@ -218,7 +218,7 @@ class Merge {
     return made;
   }
 
-  // One sum of the assembly's columns replaces those of its parts, which lose these readers.
+  // Replaces the sums of the parts' columns by slices of one sum of the assembly's columns.
   void emit_column_sums(const std::vector<NodeId>& sums, Val whole) {
     Val all;
     {
@@ -233,7 +233,7 @@ class Merge {
     replace_by_slices(sums, all, 0);
   }
 
-  // The members' parts of the assembly, by slices of it.
+  // Replaces the members by products of slices of the assembly.
   void emit_products_of_parts(const MergeGroup& group, const AssemblyId& id) {
     const Val whole = assembly_of(id);
     const int axis = products_of(id).summed_axis;
@@ -298,7 +298,7 @@ class Merge {
 };
 
 // --- what backward keeps ------------------------------------------------------------------------
-// The slice of a merged product or views of it: what something other than a view reads.
+// The slice of a merged product, or views of it, that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];

@@ -48,13 +48,13 @@ class Finder {
     return node(id).op->product(call_of(node(id), types));
   }
 
-  // Equal for products that one group can hold.
+  // A text, equal for products that one group can hold.
   std::string kind_of(const MergedProduct& m) const {
     return fmt::format("{},{},{},{}", kind_of(m.node), m.merged,
                        name_of(program_.type(operand(m, m.merged)).dtype), part_of(m).block);
   }
 
-  // Equal for nodes that do the same to their operands.
+  // A text, equal for nodes that do the same to their operands.
   std::string kind_of(NodeId id) const {
     const Node& n = node(id);
     std::string out =
@@ -63,7 +63,7 @@ class Finder {
     return out;
   }
 
-  // The operand that is a part of a block; nullopt: the node is no product of one.
+  // The node as a product with a part of a block; nullopt if it is none.
   std::optional<MergedProduct> product_with_part(NodeId id) const {
     if (id == kNoNode || !node(id).op->product) return std::nullopt;
     for (int i : {0, 1}) {
@@ -103,7 +103,7 @@ class Finder {
     return false;
   }
 
-  // --- one operand with all parts of a block ---
+  // --- products of one operand with all parts of a block, which become one product ---
   void find_products_with_blocks() {
     std::map<std::string, std::vector<MergedProduct>> found;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -119,7 +119,7 @@ class Finder {
     }
   }
 
-  // --- sums of products with all parts of a block ---
+  // --- sums of products with all parts of a block; sums within a sum are part of it ---
   bool is_inner(NodeId id) const {  // a sum that is only a term of another sum
     const NodeId reader = readers_.only(node(id).outputs[0]);
     return reader != kNoNode && node(reader).op->is_sum &&
@@ -143,8 +143,8 @@ class Finder {
     }
   }
 
-  // As above, and through views and casts of sums: adapters add to each product of a sum before
-  // they are added up. `chain`: between this sum and the outermost.
+  // Lists the terms of sum `id`, and through views and casts those of sums within it: adapters add
+  // to each product before products are summed. `chain`: between this sum and the outermost.
   void add_terms_behind_views(NodeId id, const std::vector<NodeId>& chain, Terms& to) const {
     to.inside.push_back(id);
     for (ValueId input : node(id).inputs) {
@@ -173,7 +173,7 @@ class Finder {
            node(maker).origin().phase == node(sum).origin().phase;
   }
 
-  // f(x) + f(y) is f(x + y) but for rounding.
+  // True if f(x) + f(y) is f(x + y) but for rounding, f being the node.
   bool is_additive(const Node& n) const {
     if (n.op->is_view()) {
       return program_.type(n.inputs[0]).count() == program_.type(n.outputs[0]).count();
@@ -276,7 +276,7 @@ class Finder {
     });
   }
 
-  // --- one value with all operands of such a sum ---
+  // --- products of one value with all operands of such a sum, which become one product ---
   void find_products_of_assemblies() {
     for (const auto& [root, sum] : out_.sums) {
       for (const SummedProducts& group : sum.groups) find_products_of_assembly(group);
@@ -306,8 +306,8 @@ class Finder {
   }
 
   // --- others that read such operands ---
-  // They read slices of the assembly, so that the operands can be written in place there, if none
-  // of the operands depends on what they compute.
+  // Makes them read slices of the assembly, so that the operands can be written in place there, if
+  // none of the operands depends on what they compute.
   void find_readers_of_slices() {
     for (const auto& [root, sum] : out_.sums) {
       for (std::size_t i = 0; i < sum.groups.size(); ++i) {
@@ -317,7 +317,7 @@ class Finder {
       }
     }
   }
-  // Products that no merged one stands for; none, if something else reads an operand as well.
+  // Products of the operands that no merged one stands for; none if another op reads an operand.
   std::vector<NodeId> other_readers(const SummedProducts& sum) const {
     std::vector<NodeId> out;
     for (const MergedProduct& m : sum.products.members) {
@@ -371,7 +371,7 @@ class Finder {
   }
 
   // --- sums of the rows of such operands ---
-  // The tensor of which the value is the rows in their order.
+  // The tensor whose rows, in their order, are the rows of the value.
   ValueId rows_of(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;) {
       const Node& view = node(maker);
@@ -399,7 +399,7 @@ class Finder {
     }
   }
 
-  // An assembly joins columns where its operands are summed over their last axis by products.
+  // Takes over sums of the operands' rows if products sum over columns, which the assembly joins.
   void add_column_sums(SummedProducts& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
     const std::vector<MergedProduct>& members = sum.products.members;
     std::vector<NodeId> found;

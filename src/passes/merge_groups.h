@@ -63,7 +63,7 @@ struct Merges {
   std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
   std::map<ValueId, AssemblyId> assembled;     // by such an operand
   std::vector<bool> replaced;                  // by node: a merged node stands for it
-  // By node: it reads such operands too, and is to read slices of the assembly.
+  // By node: the assemblies of which it is to read slices, as it reads operands of them.
   std::map<NodeId, std::vector<AssemblyId>> read_slices;
 };
 

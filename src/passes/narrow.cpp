@@ -135,7 +135,7 @@ class Narrow {
     });
   }
 
-  // The cast in front of the views, which then move fewer bytes and may go with their readers.
+  // Emits the cast in front of the views, which then move fewer bytes and may go with readers.
   void emit_cast(const Node& cast, const Viewed& source) {
     Val x = r_.map(source.value);
     {

@@ -53,7 +53,7 @@ class NarrowGathers {
     return maker != kNoNode && is_narrowed(program_.node(maker));
   }
 
-  // The gather of the cast in the places of all casts of the gather.
+  // Replaces all casts of the gather by one gather of the cast part.
   void narrow(const Node& gather) {
     const std::vector<NodeId>& casts = readers_of(gather.outputs[0]);
     const Node& cast = program_.node(casts[0]);

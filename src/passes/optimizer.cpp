@@ -128,7 +128,7 @@ class OptimizerPass {
 
   const Val& lr() const { return rates_.front().lr; }
 
-  // The output, or the state leaf: its new value if this program updates it.
+  // The gradient: the output, or the state leaf, of which its new value if this program updates it.
   ValueId gradient_of(const std::string& parameter) const {
     const std::string name = gradient_name(parameter);
     const ValueId output = program_.find_output(name);
@@ -140,7 +140,7 @@ class OptimizerPass {
     return state;
   }
 
-  // `loss`: "no value" when another program computes it.
+  // Computes what updates use: norm, scale, `apply`. `loss`: "no value" if another program has it.
   Use prepare(Builder& b, const std::vector<Pair>& pairs, Val loss) const {
     const bool scaled = options_.loss_scaling.enabled, guarded = options_.guard_finite;
     if (options_.clip <= 0.0 && !options_.report_norm && !scaled && !guarded) return {};
@@ -164,7 +164,7 @@ class OptimizerPass {
     return out;
   }
 
-  // adamw tells its optional operands apart by position: the count needs both others before it.
+  // Adds the count of steps: adamw tells optional operands apart by position, so both others, too.
   Use with_count(Builder& b, Use use) const {
     const auto scope = b.scope(kStepCount);
     if (!use.scale) use.scale = ops::fill(b, 1.0, lr().type());
@@ -173,7 +173,7 @@ class OptimizerPass {
     return use;
   }
 
-  // A step that is not applied does not count; `apply` without a value: all are.
+  // Adds one to the count, unless the step is not applied; `apply` without a value: all are.
   static void update_count(Builder& b, Val count, Val apply) {
     const auto scope = b.scope(kStepCount);
     const Val next = ops::affine(count, 1.0, 1.0);
@@ -191,8 +191,8 @@ class OptimizerPass {
     return ops::unary("sqrt", collective(b, all, "all_reduce", {own_square(b, own, shared)}));
   }
 
-  // Summed over all ranks, the square of the norm. Every rank of a replica adds the gradients that
-  // all of them have.
+  // This rank's term of the square of the norm, summed over all ranks. Every rank of a replica adds
+  // its share of the gradients that all of them have.
   Val own_square(Builder& b, const std::vector<Val>& own, const std::vector<Val>& shared) const {
     const auto square = [&](const std::vector<Val>& gradients) {
       const Val norm = b.call1("global_norm", gradients);
@@ -203,7 +203,7 @@ class OptimizerPass {
     return own.empty() ? fair : ops::add(square(own), fair);
   }
 
-  // Ranks that update parts of the same tensors.
+  // The group of ranks that update parts of the same tensors.
   RankGroup part_group() const { return {context_.shards, context_.tensor}; }
 
   static Val collective(Builder& b, const RankGroup& group, std::string_view op,
@@ -212,19 +212,19 @@ class OptimizerPass {
     return b.call1(op, std::move(operands), in_group(group, std::move(attrs)));
   }
 
-  // One infinite or NaN element makes the norm infinite or NaN; comparisons with NaN are false.
+  // Whether norm < limit; false where an element is infinite or NaN, as the norm is then, too.
   static Val is_below(Val norm, double limit) {
     return ops::binary("lt", norm, ops::fill(*norm.builder, limit, norm.type()));
   }
 
-  // Two launches are enough: 0·loss + limit is the limit, or NaN when the loss is not finite.
+  // Whether norm and loss are finite: 0·loss + limit is the limit, or NaN if the loss is not.
   static Val is_finite(Val norm, Val loss) {
     if (!loss) return is_below(norm, kGradNormLimit);
     const Val limit = ops::affine(ops::cast(loss, norm.dtype()), 0.0, kGradNormLimit);
     return ops::binary("lt", norm, limit);
   }
 
-  // min(1, clip / (norm + 1e-6))
+  // The factor on gradients: min(1, clip / (norm + 1e-6)).
   Val clip_factor(Builder& b, Val norm) const {
     const Val padded = ops::affine(norm, 1.0, 1e-6);
     const Val ratio = ops::affine(ops::unary("reciprocal", padded), options_.clip);
@@ -252,7 +252,7 @@ class OptimizerPass {
     return context_.rounds_weights && pair.parameter.dtype() == DType::kBF16;
   }
 
-  // Parameters in float64 keep their moments in it.
+  // True if moments are kept in 8 bits; parameters in float64 keep theirs in it.
   bool is_coded(const Pair& pair) const {
     return options_.moments == Moments::k8Bit && pair.parameter.dtype() != DType::kF64;
   }
@@ -319,7 +319,7 @@ class OptimizerPass {
     Val m, mean, ahead;
   };
 
-  // What torch.optim.Muon computes, in float32 but for the products.
+  // Updates matrices as torch.optim.Muon does, in float32 but for the products.
   void update_matrices(Builder& b, const std::vector<Pair>& batch, const Use& use) const {
     std::vector<Motion> motions;
     for (const Pair& pair : batch) {
@@ -406,8 +406,8 @@ class OptimizerPass {
                                                        : 0.2 * std::sqrt(std::max(out, in));
   }
 
-  // The orthogonal factor of the whole matrix, and of it what the rank holds of x. Gathered in the
-  // dtype of the products. A matrix whose columns are divided is gathered transposed.
+  // The part of x that the rank holds, of the whole matrix's orthogonal factor, which is gathered
+  // in the dtype of the products, and transposed if ranks divide its columns.
   Val orthogonal(Builder& b, const Pair& pair, Val x) const {
     const auto axis = context_.tensor > 1 ? split_axis(pair.name) : std::nullopt;
     Shape whole = context_.matrices.at(pair.name), block = whole;
@@ -444,7 +444,7 @@ class OptimizerPass {
             {"rounds_weight", rounds_weight(pair)}};
   }
 
-  // Moments in 8 bits: codes, and a scale for each block of them.
+  // Updates with moments in 8 bits: codes, and a scale for each block of them.
   void update_coded(Builder& b, const Pair& pair, const Use& use) const {
     std::vector<Val> states;
     for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {
@@ -467,7 +467,7 @@ class OptimizerPass {
     for (std::size_t i = 0; i < states.size(); ++i) b.update(states[i], out[i + 1]);
   }
 
-  // p - lr·(scale·g), and with a group's decay p - lr·(scale·g + decay·p)
+  // The new value: p - lr·(scale·g), with a group's decay p - lr·(scale·g + decay·p).
   Val sgd(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
     const auto spread = [&](Val x) {
       const Val same =
@@ -497,15 +497,15 @@ class OptimizerPass {
   std::map<double, Rates> shares_;  // where there are no groups
 };
 
-// Products of updates are as narrow as the model's, but never in float16, whose range is too small
-// for them.
+// The dtype of the products of updates: as narrow as the model's, but never float16, whose range is
+// too small for them.
 DType update_products(const Precision& precision) {
   const bool is_narrow = precision.autocast == DType::kBF16 || precision.parameters == DType::kBF16;
   return is_narrow ? DType::kBF16 : DType::kF32;
 }
 
-// Beside backward a batch would keep gradients, and in the host's memory states, until the last of
-// them is there; ranks have parts of matrices, or gather them one by one.
+// True if matrices are updated in batches. Beside backward these would keep gradients, and in host
+// memory states, until the last is there; ranks have parts of matrices, or gather them.
 bool has_matrices_in_batches(const PassOptions& o) {
   return o.updates_at_end() && !o.run.parallel.is_on() && !has_optimizer(o.run.offload);
 }

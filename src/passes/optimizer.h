@@ -71,7 +71,7 @@ struct UpdateContext {
   int tensor = 1;
   // True if updated bfloat16 parameters are rounded stochastically.
   bool rounds_weights = false;
-  // muon_matrices(), and the dtype of the products that make their steps orthogonal.
+  // What Muon updates, as of muon_matrices(), and the dtype of the products of its steps.
   std::map<std::string, Shape> matrices = {};
   DType products = DType::kF32;
   // True: the steps of matrices of one shape are made together, in batches of at most

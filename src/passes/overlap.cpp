@@ -120,7 +120,7 @@ class OverlapPass {
   bool is_beside() const { return choice_.runs_beside(); }
 
   // --- weights ---
-  // The layer and the phase that the weight is gathered for; outside the layers, its own path.
+  // What the weight is gathered for: its layer and phase; outside the layers, its own path.
   static std::string unit_of(const Node& node) {
     const std::string& path = node.origin().path;
     const std::string_view layer = layer_of(path);
@@ -167,7 +167,7 @@ class OverlapPass {
     }
   }
 
-  // --- results ---
+  // --- results: nodes run when their operands are there, and collectives of them fill a bucket ---
   void add(NodeId id) {
     const Node& node = program_.node(id);
     if (r_.has(node.outputs[0])) return;
@@ -206,12 +206,12 @@ class OverlapPass {
     TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
   }
 
-  // Operands of a collective that is already issued count only when the next one has been.
+  // True if all operands are there; those from a collective are once the next one has been issued.
   bool is_ready(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
   }
 
-  // At least one other node runs between two batches, so that lane 0 does not wait for several.
+  // Closes the bucket; issues a batch if a node ran since, so that lane 0 waits for one at a time.
   void close_bucket() {
     if (!bucket_.empty()) full_.push_back(std::exchange(bucket_, {}));
     bucket_bytes_ = 0;

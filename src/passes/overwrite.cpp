@@ -34,7 +34,7 @@ class Overwrite {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // A node stands behind all that it reads, wherever it stood before.
+  // Emits a node, or lets it wait until all that it reads is there.
   void emit(NodeId id) {
     const Node& n = node(id);
     if (r_.has(n.outputs[0])) return;  // a cast of a gradient

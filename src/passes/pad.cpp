@@ -155,7 +155,7 @@ class Pad {
     }
   }
 
-  // `rows`: the gradient of logits.
+  // Emits a product that reads padded `rows`, the gradient of logits; false: it cannot read them.
   bool emit_product(const Node& node, std::size_t operand, Val rows) {
     if (node.inputs.size() != 2 || node.inputs[0] == node.inputs[1]) return false;
     const ProductAxes axes = axes_of(program_, node);
@@ -175,14 +175,14 @@ class Pad {
     return true;
   }
 
-  // The result of a node like `node` that has one.
+  // Calls the op of `node`, which has one result, on other inputs. The result has the same role.
   Val call(const Node& node, const std::vector<Val>& inputs, const Attrs& attrs) {
     const Val out = r_.builder().call(*node.op, inputs, attrs).front();
     r_.builder().set_role(out, program_.value(node.outputs[0]).role);
     return out;
   }
 
-  // The value without padding.
+  // The value without padding, made by a slice at its first use.
   Val read(ValueId id) {
     if (r_.has(id)) return r_.map(id);
     const auto guard = r_.from(program_.node(program_.value(id).producer));
@@ -193,7 +193,7 @@ class Pad {
     return out;
   }
 
-  // The shadow with rows of zeros behind it.
+  // The block of the shadow and rows of zeros behind it.
   Val block_of(ValueId shadow) {
     if (const auto found = blocks_.find(shadow); found != blocks_.end()) return found->second;
     const Value& v = program_.value(shadow);

@@ -65,7 +65,7 @@ struct PassOptions {
 Program run_passes(Program program, const PassOptions& options, std::string_view after,
                    std::string_view before = {});
 
-// When a run needs a pass, where that is no question of PassOptions.
+// True if the run needs the pass, where no question of PassOptions says so.
 bool chooses_forms(const PassOptions& o);         // choose
 bool narrows_frozen(const PassOptions& o);        // narrow_frozen
 bool keeps_nf4(const PassOptions& o);             // keep_nf4

@@ -28,13 +28,13 @@ struct Pass {
   std::function<bool(const RunSpec&)> pays = {};
 };
 
-// A pass that reads nothing of the run.
+// Runs a pass that reads nothing of the run.
 template <Program (*pass)(const Program&)>
 Program alone(const Program& p, const PassOptions&) {
   return pass(p);
 }
 
-// A pass that makes nodes of an op where the device has a kernel for it.
+// Runs a pass that makes nodes of an op where the device has a kernel for it.
 template <Program (*pass)(const Program&, const std::function<bool(const OpDef&)>&)>
 Program with_kernels(const Program& p, const PassOptions& o) {
   return pass(p, [&](const OpDef& op) { return o.has_kernel(op); });
@@ -147,7 +147,7 @@ std::vector<Pass> memory_passes() {
   };
 }
 
-// Kernels that do several things, their operands, and the order.
+// Passes that choose kernels which do several things, their operands, and the order.
 std::vector<Pass> kernel_passes() {
   return {
       {.name = "overwrite",

@@ -33,13 +33,13 @@ double room_of(DType codes) {
   return codes == DType::kF8E4M3 ? 8.0 : 64.0;
 }
 
-// Backward's products have a gradient as their first operand.
+// The dtype of an operand's codes: backward's products have a gradient as their first operand.
 DType code_dtype(const Node& reader, std::size_t operand) {
   const bool is_gradient = operand == 0 && reader.origin().phase == Phase::kBackward;
   return is_gradient ? DType::kF8E5M2 : DType::kF8E4M3;
 }
 
-// The largest magnitudes that any rank found.
+// The largest magnitudes over all ranks.
 Val largest_of_ranks(Builder& b, Val found, int ranks) {
   if (ranks == 1) return found;
   const Shape all{ranks, found.type().count()};
@@ -83,7 +83,7 @@ class Quantizer {
   using Key = std::vector<std::int64_t>;
   static constexpr std::int64_t kFirstAxis = 0;
 
-  // States with an element for each operand that will be quantized.
+  // Adds states with an element for each operand that will be quantized.
   void keep_largest() {
     std::set<Key> operands;
     for (const Node& node : program_.nodes) {
@@ -115,7 +115,7 @@ class Quantizer {
     }
   }
 
-  // Products of updates (Muon's) are no products of layers.
+  // True for a product of layers that pays; products of updates (Muon's) are none of these.
   bool is_chosen(const Node& node) const {
     if (!node.op->product || layer_of(node.origin().path).empty()) return false;
     if (node.origin().phase == Phase::kOptimizer) return false;
@@ -161,7 +161,7 @@ class Quantizer {
     return is_part && reads_transposed(reader, operand) ? std::optional(out) : std::nullopt;
   }
 
-  // Operands of the same elements have the same key, whichever view leads to them.
+  // The key of an operand: the same for the same elements, whichever view leads to them.
   Key key_of(const Node& reader, std::size_t operand) const {
     const Value& value = program_.value(reader.inputs[operand]);
     if (const auto columns = columns_of(reader, operand)) {
@@ -260,7 +260,7 @@ bool quantizes(const PassOptions& o) {
   return o.run.precision.float8;
 }
 
-// A program without backward may be of a few tokens.
+// Quantizes as the run says. A program without backward may be of a few tokens.
 Program quantize(const Program& p, const PassOptions& o) {
   const bool may_have_none = !o.differentiates() || o.run.mode == Mode::kForward;
   return quantize(p,

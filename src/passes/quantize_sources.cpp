@@ -58,7 +58,7 @@ class Sources {
     return true;
   }
 
-  // The operands of `source` as matrices, and the magnitude of the step before.
+  // Emits both nodes as one `op`, of the source's operands as matrices and the last magnitude.
   void emit(const Node& node, const Node& source, const char* op) {
     const Node* both[] = {&source, &node};
     const auto guard = r_.builder().like(both);

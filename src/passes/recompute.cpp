@@ -23,7 +23,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// "layers.*" finds "layers.3" in "layers.3.attn.softmax"; empty: the path is not under the pattern.
+// What the pattern names of the path: "layers.*" of "layers.3.attn" names "layers.3"; "": nothing.
 std::string_view matched(std::string_view pattern, std::string_view path) {
   std::size_t p = 0, end = 0;
   while (true) {
@@ -38,8 +38,8 @@ std::string_view matched(std::string_view pattern, std::string_view path) {
   }
 }
 
-// As above, where "layers.*" at the start of a pattern stands for every block, whatever a module of
-// a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
+// As matched(), where "layers.*" at the start of a pattern stands for every block, whatever a
+// module of a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
 std::string_view matched_block(std::string_view pattern, std::string_view path) {
   const std::string_view block = layer_of(path);
   if (pattern == kBlocks) return block;
@@ -103,7 +103,7 @@ class Recomputer {
  protected:
   using Values = std::map<ValueId, Val>;
 
-  // Called before the operands of a backward node are looked up.
+  // Notes a node of backward, before its operands are looked up.
   virtual void start(NodeId reader) = 0;
   // Where the copy of a value is stored; nullptr: it has none yet.
   virtual const Val* lookup(ValueId id) const = 0;
@@ -225,7 +225,7 @@ class Groups final : public OfParts {
 
  private:
   void start(NodeId reader) override { part_ = part_of(reader); }
-  // Constants are made for each part that reads them.
+  // The key of a copy: constants are made for each part that reads them.
   std::pair<int, ValueId> key(ValueId id) const {
     const int part = maker_part(id);
     return {part == kShared ? part_ : part, id};
@@ -262,7 +262,7 @@ class Nested final : public OfParts {
     Values values = {};
   };
 
-  // cuts_[b]: the values made before block b that it or later blocks read.
+  // Fills cuts_: of block b, the values made before it that it or later blocks read.
   void find_cuts() {
     std::map<ValueId, int> last;  // the last block that reads the value
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

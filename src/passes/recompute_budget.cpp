@@ -35,7 +35,7 @@ struct Candidate {
   auto operator<=>(const Candidate&) const = default;
 };
 
-// "layers.3.attn" of "layers.3.attn.q_proj"; empty for a node that is in no part of a block.
+// The part of a block, "layers.3.attn" of "layers.3.attn.q_proj"; empty if a node is in none.
 std::string part_of_block(const std::string& path) {
   const std::string_view block = layer_of(path);
   if (block.empty() || block == path) return {};
@@ -159,8 +159,8 @@ class BudgetSolver::Search {
     least_name_ = words_for(candidate);
   }
 
-  // Groups of every size: mostly larger ones take longer, but not always. Of sizes that make the
-  // same number of groups only the smallest is tried.
+  // Tries groups of every size: mostly larger ones take longer, but not always. Of sizes that make
+  // the same number of groups only the smallest is tried.
   void whole_blocks() {
     const int blocks = choices_.block_count();
     int groups = 0;

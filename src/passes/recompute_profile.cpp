@@ -86,7 +86,7 @@ class RecomputeProfile::Walk {
     return in_backward && is_dropped(id) ? copies_[at(id)] : originals_[at(id)];
   }
 
-  // The copy, and before it those of what it is made from.
+  // Makes the copy of a value, and before it the copies from which it is made.
   void make(ValueId id) {
     if (!is_dropped(id) || copies_[at(id)].from >= 0) return;
     const NodeId maker = step_.program_.value(id).producer;
@@ -168,8 +168,8 @@ std::vector<std::vector<NodeId>> RecomputeProfile::by_place(const Again& again) 
   return out;
 }
 
-// Values that late blocks keep are alive for the shortest time: of nodes at the same place, the
-// last one is tried first, and the others only when it fits.
+// Removes nodes as long as that fits. Values that late blocks keep are alive for the shortest time:
+// of nodes at the same place, the last one is tried first, and the others only when it fits.
 Again RecomputeProfile::lightened(Again again, std::int64_t limit_bytes) const {
   constexpr double kLeastShare = 1e-6;  // what takes no room comes in the order of its time
   Profile now = of(again), then;

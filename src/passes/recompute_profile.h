@@ -11,7 +11,7 @@ namespace tracestep {
 
 class RecomputeProfile {
  public:
-  // Both arguments must outlive this object.
+  // Keeps references to both arguments, which must outlive this object.
   RecomputeProfile(const Program& program, const RecomputeChoices& choices);
 
   struct Profile {

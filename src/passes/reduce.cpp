@@ -36,7 +36,7 @@ class Reduce {
 
  private:
   static bool is_gradient(const Output& o) { return o.name.starts_with(kGradientPrefix); }
-  // The program without outputs, which finish() adds.
+  // Copies the program without its outputs, which finish() adds.
   const Program& body_of(const Program& program) {
     body_ = program;
     body_.outputs.clear();
@@ -71,7 +71,7 @@ class Reduce {
     return r_.builder().call1("cast", {sum}, {{"dtype", dtype}});
   }
 
-  // With shard=1, a rank keeps whole gradients until backward has ended.
+  // Sums gradients that are ready at `node`; with shard=1, a rank keeps them until backward ends.
   void sum_ready_at(NodeId node) {
     const auto found = ready_.find(node);
     if (found == ready_.end()) return;
@@ -90,7 +90,7 @@ class Reduce {
     return component_path(gradient.name.substr(kGradientPrefix.size()));
   }
 
-  // The sum of `x` in `dtype`.
+  // Sums `x` over the replicas; the result has `dtype`.
   Val call(const std::string& path, std::string_view op, ValueId x, DType dtype) {
     Builder& b = r_.builder();
     const auto scope = b.scope(path);

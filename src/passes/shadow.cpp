@@ -111,7 +111,7 @@ Program shadow(const Program& program, Shadows which) {
   return Shadow(program, which).run();
 }
 
-// The update of a weight can then write its narrow copy.
+// True if updates come at the end: the update of a weight can then write its narrow copy.
 bool keeps_shadows(const PassOptions& o) {
   return o.trains() && o.run.updates == UpdateTime::kEnd;
 }

@@ -148,7 +148,7 @@ class Split {
         "leave out tp");
   }
 
-  // `value`, the `part` of the only result of `node`.
+  // Replaces the only result of `node` by `value`, which is the `part` of it.
   void set(const Node& node, Val value, Part part) {
     r_.replace(node.outputs[0], value);
     parts_[at(node.outputs[0])] = part;
@@ -178,7 +178,7 @@ class Split {
     return r_.builder().call1("to_ranks", {x}, in_group(group_));
   }
 
-  // The result of `node` from the terms that each rank has of it.
+  // Sums the ranks' terms of the result of `node`, and replaces the result by the sum.
   void set_sum(const Node& node, Val terms) {
     const Shape& whole = shape(node.outputs[0]);
     const std::int64_t width = whole.empty() ? 0 : whole.back();
@@ -205,7 +205,7 @@ class Split {
     return is_same ? source(program_.node(maker).inputs[0]) : id;
   }
 
-  // The whole value, of which each rank reads all for a part of a result.
+  // The whole value, gathered if divided; each rank reads all of it for its part of a result.
   Val for_all_parts(ValueId id, const Node& reader) {
     const ValueId from = source(id);
     auto& found = spread_[from];
@@ -219,7 +219,7 @@ class Split {
     return ops::reshape(found, shape(id));
   }
 
-  // Columns or terms of x·W, as the weight is divided.
+  // Computes columns of x·W, or terms of it that are summed, as the weight is divided.
   void product(const Node& node) {
     const std::vector<Type> types{program_.type(node.inputs[0]), program_.type(node.inputs[1])};
     const ProductAxes axes = node.op->product(OpCall{*node.op, node.attrs, types, {}});
@@ -248,7 +248,7 @@ class Split {
   }
   static bool has_bias(const Node& product) { return product.inputs.size() == 3; }
 
-  // The bias belongs to the sum of all ranks' terms.
+  // Adds the bias to the sum of all ranks' terms.
   void add_bias(const Node& node) {
     const ValueId bias = node.inputs[2], y = node.outputs[0];
     if (!part(bias).is_whole()) refuse(node);
@@ -258,7 +258,7 @@ class Split {
     set(node, ops::add(r_.map(y), row), own);
   }
 
-  // Rows of the table that other ranks have count as zeros.
+  // Looks rows up; those that other ranks have count as zeros, and the ranks' terms are summed.
   void look_up(const Node& node) {
     const ValueId table = node.inputs[0], indices = node.inputs[1];
     if (part(table).axis != 0 || !part(indices).is_whole()) refuse(node);
@@ -275,7 +275,7 @@ class Split {
     set_sum(node, terms);
   }
 
-  // The new axis that begins where the divided one did.
+  // Divides the new axis that begins where the divided one did.
   void reshape(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape &from = shape(x), &to = shape(node.outputs[0]);
@@ -333,7 +333,7 @@ class Split {
     set(node, r_.builder().call(*node.op, operands, node.attrs).front(), part(x));
   }
 
-  // Axes of the result end like those of the operand.
+  // Broadcasts the rank's part. Axes of the result end like those of the operand.
   void broadcast(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape& to = shape(node.outputs[0]);

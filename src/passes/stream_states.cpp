@@ -57,7 +57,7 @@ class StreamStates {
   }
 
  private:
-  // Without leaves where the node goes over the bus, or is no update of what lies there.
+  // The node with the leaves to stream for it; none if it works over the bus or is no update.
   Stream stream_of(NodeId id) const {
     const Node& node = program_.node(id);
     if (node.op->kernel_class != KernelClass::kOptimizer ||
@@ -144,7 +144,7 @@ Program stream_states(const Program& program, std::int64_t least, std::int64_t m
   return StreamStates(program, least, most).run();
 }
 
-// Among several ranks the lanes are for collectives.
+// True if states are streamed; not among several ranks, whose lanes are for collectives.
 bool streams_states(const PassOptions& o) {
   const bool is_on = o.run.compile_passes ? o.names("stream_states") : has_arena(o.run.executor);
   return is_on && !o.context.disabled.contains("stream_states") && offloads(o) && o.updates() &&

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// A node that runs again may read a weight, whose early update is then moved behind it.
+// Places early updates anew: a node that runs again may read a weight, whose update goes behind it.
 Program settled(Program p, const PassOptions& o) {
   return o.updates_early() ? update_early(p) : std::move(p);
 }
@@ -24,7 +24,7 @@ std::int64_t peak_bytes_of(const Program& step, const PassOptions& o) {
              : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
 }
 
-// A budget is for the peak of what the remaining passes make of a candidate.
+// The choice for the budget, which is for the peak of what the remaining passes make of it.
 WithinBudget within_budget(const Program& p, const PassOptions& o) {
   for (const SolvedBudget& solved : *o.solved) {
     if (solved.program == p) return solved.found;
@@ -74,10 +74,10 @@ Program recompute(const Program& p, const PassOptions& o) {
   return settled(std::move(found.program), o);
 }
 
-// Narrow copies take memory. Under a budget that the step does not meet as it is, it may pay to
-// cast the weights of blocks again instead. The head's copy goes first: casting it takes the least
-// time for its bytes, and it is not read any more when the gradient of the head is made, which is
-// the fullest moment where the logits are large.
+// Adds narrow copies, which take memory. Under a budget that the step does not meet as it is, it
+// may pay to cast the weights of blocks again instead. The head's copy goes first: casting it takes
+// the least time for its bytes, and it is not read any more when the gradient of the head is made,
+// which is the fullest moment where the logits are large.
 Program shadow(const Program& p, const PassOptions& o) {
   Program all = shadow(p);
   const bool may_cast = o.run.recompute.kind == Recomputation::Kind::kBudget && o.updates() &&

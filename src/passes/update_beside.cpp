@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// The last matrix product: what an update before it has to run beside.
+// The last matrix product: updates before it have a product to run beside.
 NodeId last_product(const Program& program) {
   auto id = static_cast<NodeId>(program.nodes.size()) - 1;
   while (id >= 0 && program.node(id).op->kernel_class != KernelClass::kGemm) --id;
@@ -37,7 +37,7 @@ bool is_done_before(const Program& program, const Readers& readers, const Node& 
   });
 }
 
-// The updates before the last product, those of each layer as one call.
+// The program with the updates before the last product joined, those of a layer as one call.
 Program joined_by_layer(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                         bool in_streams) {
   const NodeId end = last_product(program);
@@ -78,7 +78,7 @@ Program update_beside(const Program& program, bool joins,
   return has_moved ? r.finish() : program;
 }
 
-// A CPU runs lane 1 in its place; among several ranks that lane is for collectives.
+// True if updates run on lane 1: a CPU runs it in place, and ranks need it for collectives.
 bool updates_beside(const PassOptions& o) {
   return o.updates() && o.context.traits.has_lanes() && !o.run.parallel.is_on();
 }

@@ -45,8 +45,8 @@ class EarlyUpdates {
     return id != kNoNode && program_.node(id).origin().phase == Phase::kOptimizer;
   }
 
-  // An expanded optimizer reads an old value in several nodes: all come before the one that makes
-  // the new value.
+  // Notes who reads an old value: of an expanded optimizer several nodes do, and all come before
+  // the one that makes the new value.
   void find_readers() {
     std::map<ValueId, NodeId> makers;  // by leaf
     for (const Update& update : program_.updates) {

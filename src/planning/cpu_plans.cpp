@@ -16,8 +16,8 @@ namespace {
 constexpr std::int64_t kStripK = 256;
 // A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
 constexpr std::int64_t kBlockM = 528;
-// b is packed strip by strip, so only the result limits its width: the caches should keep a block
-// of it from one stretch of K to the next.
+// The widest block of b. Strips are packed one by one, so only the result limits it: the caches
+// should keep a block of that from one stretch of K to the next.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -42,12 +42,12 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
 // The most bytes of a panel of blocks of a that is packed once for all threads.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
-// From so many threads on one operand, or both, are packed once for all.
+// The fewest threads for which one operand is packed once for all.
 constexpr int kManyThreads = 4;
-// Threads that a cut by shape alone keeps busy, and cycles to take one of its blocks.
-constexpr double kUsualThreads = 16, kTaking = 2e3;
+// Threads that a cut by shape alone keeps busy.
+constexpr std::int64_t kUsualThreads = 16;
 
-// Rows that several blocks read can be shared, in panels of equal size. Returns whether they can.
+// Plans to share rows that several blocks read, in panels of equal size. False if that cannot be.
 bool choose_sharing(GemmPlan& plan, bool shares) {
   plan.shares_a = shares;
   plan.panel_blocks = plan.blocks_m;
@@ -88,46 +88,14 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
 
-// Panels whose packed operands take no more than kSharedBytes each. Returns whether there are any.
-bool choose_panels(GemmPlan& plan) {
-  constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
-  constexpr std::int64_t kDeep = 2048;  // elements of K that leave room for many blocks beside it
-  plan.shares_a = plan.shares_b = true;
-  plan.panel_blocks_k = blocks_of_panel(plan.blocks_k, kDeep / plan.block_k);
-  // Parts of K that are summed apart are not cut again.
-  if (plan.splits > 1) plan.panel_blocks_k = plan.blocks_k;
-  const std::int64_t rows = plan.panel_blocks_k * plan.packed_chunk();
-  const std::int64_t columns = plan.panel_blocks_k * plan.block_k * plan.block_n;
-  if (rows > kFloats || columns > kFloats) return false;
-  plan.panel_blocks = blocks_of_panel(plan.blocks_m, kFloats / rows);
-  plan.panel_blocks_n = blocks_of_panel(plan.blocks_n, kFloats / columns);
-  return true;
-}
-
-// What a cut by shape alone costs, in cycles of one of many threads: the micro-kernel, strips of b,
-// which come from other cores and are used for the rows of one block only, rows of a, and half of
-// the last block, for which the others wait, or all of it where there are few.
-double shared_cycles_of(const GemmPlan& cut, bool is_bf16) {
-  const double per_cycle = is_bf16 ? 256.0 : 28.0;
-  const double columns_per_cycle = is_bf16 ? 4.0 : 2.0, rows_per_cycle = 2 * columns_per_cycle;
-  const auto bm = static_cast<double>(cut.block_m), bn = static_cast<double>(cut.block_n);
-  const double k = static_cast<double>(cut.k) / static_cast<double>(cut.splits);
-  const double job =
-      k * (bm * bn / per_cycle + bn / columns_per_cycle + bm / rows_per_cycle) + kTaking;
-  const std::int64_t in_panel = cut.panel_blocks * cut.panel_blocks_n * cut.splits;
-  const auto panels = static_cast<double>(ceil_div(cut.blocks_m, cut.panel_blocks) *
-                                          ceil_div(cut.blocks_n, cut.panel_blocks_n));
-  const double rounds = static_cast<double>(in_panel) / kUsualThreads;
-  return panels * job * std::max(rounds + 0.5, std::ceil(rounds));
-}
-
-// Shares the smaller operand alone, in blocks that are narrow where the other one is cut, so that
-// each thread packs its part of that in its own cache. On 16 cores of a Xeon such products are 1.25
-// times as fast as those that share both (bench/results/cpu-xeon-16-cores.md). Returns whether the
-// shared operand fits.
+// Shares the smaller operand, in blocks that are narrow where the other one is cut, so that each
+// thread packs its part of that in its own cache. On 16 cores of a Xeon such products are 1.25
+// times as fast as those that share both (bench/results/cpu-xeon-16-cores.md). Of a deep operand,
+// part of K is shared at a time. Returns false if not even one block of K fits, or nobody gains.
 bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
   const std::int64_t side = is_bf16 ? 96 : 32, unit = is_bf16 ? 32 : 2;
-  constexpr std::int64_t kLeastBlocks = 40, kMostParts = 4;
+  const std::int64_t least_blocks = is_bf16 ? 16 : 40;
+  constexpr std::int64_t kMostParts = 4;
   constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
   const bool by_rows = plan.m <= plan.n;  // a is shared
   GemmPlan cut = plan;
@@ -140,51 +108,37 @@ bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
       cut.block_n = round_up(ceil_div(plan.n, ceil_div(plan.n, kBlockN) * parts), kColumnStrip);
     }
     cut.blocks_m = ceil_div(plan.m, cut.block_m), cut.blocks_n = ceil_div(plan.n, cut.block_n);
-    if (cut.blocks_m * cut.blocks_n * cut.splits >= kLeastBlocks) break;
+    const std::int64_t blocks = cut.blocks_m * cut.blocks_n * cut.splits;
+    const std::int64_t rounds = ceil_div(blocks, kUsualThreads) * kUsualThreads;
+    if (blocks >= least_blocks && rounds * 3 <= blocks * 4) break;  // few threads wait for others
   }
   if ((by_rows ? cut.blocks_n : cut.blocks_m) < 2) return false;  // nobody else would read it
   cut.shares_a = by_rows, cut.shares_b = !by_rows;
   cut.panel_blocks = cut.blocks_m, cut.panel_blocks_n = cut.blocks_n;
   cut.panel_blocks_k = cut.blocks_k;
-  const std::int64_t floats =
-      cut.blocks_k * (by_rows ? cut.packed_chunk() : cut.block_k * cut.block_n);
-  if (floats > kFloats) return false;
-  if (by_rows) {
-    cut.panel_blocks = blocks_of_panel(cut.blocks_m, kFloats / floats);
-  } else {
-    cut.panel_blocks_n = blocks_of_panel(cut.blocks_n, kFloats / floats);
+  // What a block shares of one block of K, and of all of K.
+  const std::int64_t floats = by_rows ? cut.packed_chunk() : cut.block_k * cut.block_n;
+  const std::int64_t deep = cut.blocks_k * floats;
+  if (deep <= kFloats && by_rows) {
+    cut.panel_blocks = blocks_of_panel(cut.blocks_m, kFloats / deep);
+  } else if (deep <= kFloats) {
+    cut.panel_blocks_n = blocks_of_panel(cut.blocks_n, kFloats / deep);
+  } else {  // All blocks, over a part of K; parts that are summed apart are not cut again.
+    const std::int64_t all = floats * (by_rows ? cut.blocks_m : cut.blocks_n);
+    if (cut.splits > 1 || all > kFloats) return false;
+    cut.panel_blocks_k = blocks_of_panel(cut.blocks_k, kFloats / all);
+    // Sums that are kept between parts of K take no more than twice as much.
+    std::int64_t& others = by_rows ? cut.panel_blocks_n : cut.panel_blocks;
+    const std::int64_t shared = by_rows ? cut.blocks_m : cut.blocks_n;
+    others = blocks_of_panel(others, 2 * kFloats / (shared * cut.block_m * cut.block_n));
   }
   plan = cut;
   return true;
 }
 
-// Blocks of the result for many threads, which share what is packed: the smaller operand, or both
-// where that does not fit. Returns whether there are any.
-bool choose_shared_blocks(GemmPlan& plan, bool is_bf16) {
-  if (plan.batch > 1) return false;
-  if (choose_narrow_blocks(plan, is_bf16)) return true;
-  double best = std::numeric_limits<double>::max();
-  const std::int64_t rows = is_bf16 ? 32 : 14;  // of register tiles
-  GemmPlan cut = plan;
-  for (std::int64_t bm = round_up(64, rows); bm <= kBlockM; bm += rows) {
-    const std::int64_t parts = std::max<std::int64_t>(1, ceil_div(plan.m, bm));
-    cut.block_m = round_up(ceil_div(plan.m, parts), is_bf16 ? 32 : 2);
-    for (std::int64_t bn = 2 * kColumnStrip; bn <= 16 * kColumnStrip; bn += kColumnStrip) {
-      cut.block_n = round_up(ceil_div(plan.n, ceil_div(plan.n, bn)), kColumnStrip);
-      cut.blocks_m = ceil_div(plan.m, cut.block_m), cut.blocks_n = ceil_div(plan.n, cut.block_n);
-      if (!choose_panels(cut)) continue;
-      const double cost = shared_cycles_of(cut, is_bf16);
-      if (cost >= best * 0.999) continue;
-      best = cost;
-      plan = cut;
-    }
-  }
-  return plan.shares_b;
-}
-
 void choose_blocks(GemmPlan& plan, bool is_bf16, int threads) {
-  const bool is_large = plan.m >= 64 && plan.n >= 64 && plan.k >= 64;
-  if (threads >= kManyThreads && is_large && choose_shared_blocks(plan, is_bf16)) return;
+  const bool is_large = plan.batch == 1 && plan.m >= 64 && plan.n >= 64 && plan.k >= 64;
+  if (threads >= kManyThreads && is_large && choose_narrow_blocks(plan, is_bf16)) return;
   double best = std::numeric_limits<double>::max();
   const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
   const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));

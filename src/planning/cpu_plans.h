@@ -11,8 +11,8 @@ namespace tracestep {
 
 // How the packed matrix product is divided into blocks, which threads take one after the other.
 // Results depend bitwise on `block_k` and `splits`, which follow from the shape alone. From
-// four threads on they share the smaller operand packed, or both where that does not fit; fewer
-// threads pack for themselves, in blocks that keep all of them busy.
+// four threads on they share the smaller operand packed, part of K at a time where that is large;
+// fewer threads pack for themselves, in blocks that keep all of them busy.
 struct GemmPlan {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   std::int64_t block_m = 0, block_n = 0, block_k = 0;
@@ -27,9 +27,9 @@ struct GemmPlan {
   // time. False: each block packs its part of a itself, one chunk of K at a time.
   bool shares_a = false;
   std::int64_t panel_blocks = 0;
-  // True: b is packed once for all blocks, alone or as well as a. Then all threads pack, and
-  // multiply, one panel after the other: panel_blocks x panel_blocks_n blocks of the result, over
-  // panel_blocks_k blocks of K.
+  // True: b is packed once for all blocks, and a is not. Where either is shared, all threads pack,
+  // and multiply, one panel after the other: panel_blocks x panel_blocks_n blocks of the result,
+  // over panel_blocks_k blocks of K.
   bool shares_b = false;
   std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
 
@@ -46,11 +46,11 @@ struct GemmPlan {
     const std::int64_t block = keeps_sums() ? 0 : result_block;
     return (shares_a ? 0 : packed_a()) + (shares_b ? 0 : packed_b()) + block;
   }
-  // The floats of what is packed for all threads: of a, then of b, whose columns stand side by side
-  // for each turn of K; then the sums that are kept between panels of K.
+  // The floats of what is packed for all threads: of a, or of b, whose columns stand side by side
+  // for each packed stretch of K; and the sums that are kept between panels of K.
   std::int64_t shared_a_floats() const;
   std::int64_t shared_b_floats() const;
-  bool keeps_sums() const { return shares_b && result_block > 0 && panel_blocks_k < blocks_k; }
+  bool keeps_sums() const { return result_block > 0 && panel_blocks_k < blocks_k; }
   std::int64_t kept_sums() const {
     return keeps_sums() ? panel_blocks * panel_blocks_n * result_block : 0;
   }
@@ -59,7 +59,7 @@ struct GemmPlan {
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
-// `adds`: whether the product is added to a tensor.
+// Plans a product. `adds`: whether it is added to a tensor.
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 

@@ -51,12 +51,12 @@ std::int64_t scatter_add(Call c, Traits) {
   return (c.outputs[0].shape[0] + 2 + c.inputs[1].count()) * kIndex;
 }
 
-// The loss of every row, summed in order at the end.
+// Room for the loss of every row; they are summed in order at the end.
 std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
-// A float for each row, as for the loss alone.
+// Room for a float for each row, as for the loss alone.
 std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return c.inputs[1].shape[0] * kFloat;
 }

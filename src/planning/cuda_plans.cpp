@@ -27,7 +27,7 @@ bool takes_gated_product(const GatedProductSizes& sizes) {
          rows / kRows * (columns / kColumns) <= kMost;
 }
 
-// For smaller products, the library's finer tiles use more of the device.
+// True if our kernel pays: for smaller products, the library's finer tiles use more of the device.
 bool gated_product_pays(const GatedProductSizes& sizes) {
   constexpr std::int64_t kRows = 1 << 10, kOperand = 1 << 20, kResult = 1 << 22;
   return takes_gated_product(sizes) && sizes.rows >= kRows &&
@@ -108,8 +108,8 @@ NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width) {
 
 namespace {
 
-// The alignment, which is no part of a shape, also decides which family runs a call; this is enough
-// for either, and Hopper's workspace is the larger one.
+// Workspace that is enough for either family of kernels: the alignment, which is no part of a
+// shape, also decides which runs a call, and Hopper's workspace is the larger one.
 std::int64_t attention_bytes(const AttentionSizes& a, bool is_backward) {
   const auto family =
       hopper_attention_width(a.width) > 0 ? AttentionFamily::kHopper : AttentionFamily::kPortable;

@@ -30,8 +30,8 @@ struct DeviceTraits {
   // True if the time of a product grows in steps, because the device computes it in whole waves of
   // tiles.
   bool multiplies_in_waves() const { return kind == DeviceKind::kCuda; }
-  // True if such devices exchange data without the host, each driven by its own process. Sums over
-  // ranks then have the order of the library that connects them.
+  // True if devices of this kind exchange data without the host, each driven by its own process.
+  // Sums over ranks then have the order of the library that connects them.
   bool has_own_links() const { return kind == DeviceKind::kCuda; }
   // True if the host's threads share a kernel, and its data comes through the host's caches.
   bool shares_kernels_among_threads() const { return kind == DeviceKind::kCpu; }

@@ -53,7 +53,7 @@ struct Span {
 enum class Counter : std::uint8_t { kAllocations, kSegmentAllocations };
 TRACESTEP_WORDS(Counter, "allocations", "segment_allocations");
 
-// Not thread-safe: used by the thread that issues the step.
+// Keeps what a run records. Not thread-safe: used by the thread that issues the step.
 class Recorder {
  public:
   struct Options {

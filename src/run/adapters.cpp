@@ -32,7 +32,7 @@ bool takes_range(std::string_view& pattern, std::string_view& path) {
   return true;
 }
 
-// `starts_name`: whether a name begins here, in both.
+// True if the whole pattern matches the path or its first parts. `starts_name`: both begin a name.
 bool matches_here(std::string_view pattern, std::string_view path, bool starts_name) {
   if (pattern.empty()) return path.empty() || path.front() == '.';
   if (pattern.front() == '*') {

@@ -44,7 +44,7 @@ inline constexpr Granularity Granularity::kFused{all_bits()};
 
 inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Granularity::kFused};
 
-// "primitive", "fused", or the composites that are kept: "norm+softmax".
+// The granularity as text: "primitive", "fused", or the composites kept, as "norm+softmax".
 std::string name_of(Granularity granularity);
 
 }  // namespace tracestep

@@ -17,10 +17,10 @@ struct Recomputation {
   enum class Kind : std::uint8_t {
     kNone,
     kParts,  // The inside of each part of the model; what a part reads from outside is kept.
-    // The same for each block, with only about log2(blocks) of the blocks' inputs kept at a time.
+    // The inside of each block, with only about log2(blocks) of the blocks' inputs kept at a time.
     kNested,
     // The cheapest choice whose step fits into `budget_bytes`.
-    kBudget,  // The cheapest choice whose step fits into `budget_bytes`.
+    kBudget,
   };
   Kind kind = Kind::kNone;
   // With kParts: model paths in which "*" stands for one name: "layers.*.ffn".

@@ -59,7 +59,7 @@ enum class OptimizerKind : std::uint8_t {
   kMuon,  // orthogonal steps for matrices of layers, AdamW for all else
 };
 TRACESTEP_WORDS(OptimizerKind, "adamw", "sgd", "muon");
-// Those that a run can be asked for.
+// The optimizers that a run can be asked for.
 inline constexpr OptimizerKind kRunOptimizers[] = {OptimizerKind::kAdamw, OptimizerKind::kMuon};
 
 // How long Muon's orthogonal step of a matrix [out, in] is, in learning rates.

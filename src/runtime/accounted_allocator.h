@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Not thread-safe: used by the thread that issues the step.
+// Counts and limits what is allocated; used by the thread that issues the step alone.
 class AccountedAllocator : public Allocator {
  public:
   AccountedAllocator(const AccountedAllocator&) = delete;

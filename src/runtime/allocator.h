@@ -21,7 +21,7 @@ class MemorySource {
   // Returns memory aligned to at least 512 bytes; nullptr when there is no more.
   virtual void* map(std::int64_t bytes) = 0;
   virtual void unmap(void* address, std::int64_t bytes) = 0;
-  // False: the addresses must never be read or written (null device, device memory).
+  // True unless the addresses must never be read or written (null device, device memory).
   virtual bool host_accessible() const { return true; }
   // True for memory of the host, whether page-locked for a device or not.
   virtual bool is_of_host() const { return host_accessible(); }

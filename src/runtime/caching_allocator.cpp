@@ -207,7 +207,7 @@ void CachingAllocator::split(Block& block, std::int64_t bytes) {
   insert_free(rest);
 }
 
-// Both blocks must be free and in no free set.
+// Joins the next block to this one. Both must be free and in no free set.
 void CachingAllocator::merge_with_next(Block& block) {
   Block* const gone = block.next;
   block.bytes += gone->bytes;

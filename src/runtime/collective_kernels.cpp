@@ -72,7 +72,7 @@ void own_indices_in_host_memory(const KernelCall& call) {
                                                   : own_indices_as<float>(call);
 }
 
-// A kernel of a rank that is in a group of so many ranks.
+// Prepares a kernel of a rank, and throws unless its group has as many ranks as the op's.
 template <Kernel kernel>
 std::unique_ptr<PreparedKernel> prepare_in_group(KernelSpec spec, const LaunchContext& context) {
   const RankGroup group = group_of(spec.attrs);

@@ -51,8 +51,8 @@ class Communicator {
   // Sets the device's lane on which the next calls are issued; it is 0 except while a step is
   // issued.
   virtual void use_lane(int /*lane*/) {}
-  // Calls between begin_batch() and end_batch() may be issued together, at the end; their operands
-  // must live until then.
+  // Begin and end a batch: calls in between may be issued together, at the end; their operands must
+  // live until then.
   virtual void begin_batch() {}
   virtual void end_batch() {}
 

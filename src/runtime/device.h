@@ -49,7 +49,7 @@ class Outbox {
   // Sends the values at these addresses of device memory, behind everything issued on lane 0 so
   // far. Where that is captured, every replay sends them again.
   virtual void send(std::span<const void* const> values) = 0;
-  // Must be called after each replay of captured work that sends.
+  // Counts a replay of captured work that sends. Must be called after each.
   virtual void count_replay() = 0;
   // Waits until the latest values have arrived, and returns the bytes of value i, which are valid
   // until the next send. All work that was issued before that send is done by then. Throws what
@@ -92,10 +92,10 @@ class Device {
   virtual void compile(std::span<const KernelSpec> /*specs*/) {}
   // True if kernels exist for values of this dtype.
   virtual bool supports(DType dtype) const = 0;
-  // False for a device that only plans and counts bytes (null device).
+  // True unless the device only plans and counts bytes (null device).
   virtual bool computes() const { return true; }
 
-  // Blocking copies between host and device memory.
+  // Copy between host and device memory, and return when that is done.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
   // As copy_in(), to memory that no work in progress uses, so that the copy need not wait for that
@@ -127,7 +127,7 @@ class Device {
   // time; the issuing thread orders them by lane events.
   virtual void* stream() { return nullptr; }
   virtual void* stream_beside(int /*lane*/) { return stream(); }
-  // Room for `count` events; nullptr: the device has one lane.
+  // Makes `count` events; nullptr if the device has one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
   // The group in which the device is a rank; nullptr: it runs alone. The group must outlive
   // everything that is prepared while it is set.

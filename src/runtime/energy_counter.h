@@ -8,7 +8,7 @@ namespace tracestep {
 class EnergyCounter {
  public:
   virtual ~EnergyCounter() = default;
-  // Only DeviceFacts::energy_j, which is faster to read. Any thread may call it.
+  // Reads DeviceFacts::energy_j alone, which is faster. Any thread may call it.
   virtual std::optional<double> energy_j() const = 0;
 };
 

@@ -23,7 +23,7 @@ namespace tracestep {
 // were overwritten, after they have done their work.
 class GuardedAllocator final : public AccountedAllocator {
  public:
-  // Throws Error{kUsage} when the source has no real memory.
+  // Takes memory from `source`; throws Error{kUsage} when that has no real memory.
   GuardedAllocator(std::string device, MemorySource& source);
   ~GuardedAllocator() override;  // Logs damage instead of throwing.
 
@@ -52,7 +52,7 @@ class GuardedAllocator final : public AccountedAllocator {
   };
   using Damage = std::optional<std::string>;
 
-  // Remove and set the address sanitizer's poison; device memory has none.
+  // Allow or forbid access by the address sanitizer's poison; do nothing for device memory.
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);

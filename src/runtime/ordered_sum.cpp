@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Numbers of a storage type are widened before they are added up.
+// Widens a number of a storage type, as is done before numbers are added up.
 float widen(BF16 x) {
   return to_float(x);
 }

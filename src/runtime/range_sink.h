@@ -11,7 +11,7 @@ class RangeSink {
   virtual ~RangeSink() = default;
   // The number of a name; equal names have equal numbers.
   virtual int register_name(std::string_view name) = 0;
-  // Ranges nest per thread: pop() closes the one opened last.
+  // Opens a range of this thread; pop() closes the one opened last.
   virtual void push(int id) = 0;
   virtual void pop() = 0;
 };

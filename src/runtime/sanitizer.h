@@ -18,15 +18,15 @@
 
 namespace tracestep {
 
-// These are functions and not the sanitizer's macros, which do nothing in a file that is not
-// instrumented.
+// Makes the sanitizer report any access to these bytes. A function, not the sanitizer's macro,
+// which does nothing in a file that is not instrumented.
 inline void forbid_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
   __asan_poison_memory_region(begin, static_cast<std::size_t>(bytes));
 #endif
 }
 
-// Must also be called before memory is returned to its source, or the poison would remain.
+// Allows access again. Must be called before memory goes back to its source: poison remains.
 inline void allow_access([[maybe_unused]] const void* begin, [[maybe_unused]] std::int64_t bytes) {
 #ifdef TRACESTEP_ASAN
   __asan_unpoison_memory_region(begin, static_cast<std::size_t>(bytes));

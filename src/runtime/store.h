@@ -69,7 +69,7 @@ class Store {
   void check_same(const Name& held, const Value& leaf, const Program& program) const;
   // Allocates the memory of these leaves: a single leaf, or all leaves of a block in order.
   void allocate(const std::vector<const Value*>& leaves);
-  // Error{kUsage} when the program updates a parameter but not its shadow, or not the codes.
+  // Throws Error{kUsage} if the program updates a parameter but not its shadow, or not the codes.
   void check_copies(const Program& program) const;
   void check_codes(const Program& program) const;
   // Marks the codes of the weights as outdated, so that they are made again.

@@ -16,18 +16,18 @@ namespace tracestep {
 // its precision.
 using DeviceFactory = std::function<std::unique_ptr<Device>(const RunSpec&)>;
 
-// `name`: the part of Place::device before the colon ("cuda"). Registering the name again replaces
-// the factory.
+// Registers how devices of a name are made, or replaces what was registered. `name`: the part of
+// Place::device before the colon ("cuda").
 void register_device(const std::string& name, DeviceFactory make);
-// Error{kUsage} naming "device" when no device has that name; also throws the factory's errors.
+// Makes the run's device. Error{kUsage} naming "device" for an unknown name; also its factory's.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
 
 // Registers how ranks are connected; a later call replaces the factory.
 void register_group(GroupFactory make);
-// This process's communicators of a new group. Error{kUsage} when no factory was registered.
+// Makes this process's communicators of a new group. Error{kUsage}: no factory was registered.
 std::vector<std::unique_ptr<Communicator>> make_group(Device& first, int ranks);
-// `first`, and new devices for the other ranks of this process if ranks share the run and the
-// device computes.
+// Returns `first`, and new devices for the other ranks of this process if ranks share the run and
+// the device computes.
 RankDevices make_rank_devices(Device& first, const RunSpec& spec);
 
 }  // namespace tracestep

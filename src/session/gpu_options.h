@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// `index`: the GPU's number in the driver's order.
+// The options of a GPU's device that follow from the run. `index`: its number for the driver.
 template <class Options>
 Options gpu_options(const RunSpec& run, int index) {
   const Place& place = run.place;

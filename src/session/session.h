@@ -38,10 +38,10 @@ class RankStores {
 
 class Session {
  public:
-  // Weights and states are zero, inputs unset. `device` must outlive the session. With ranks
-  // (RunSpec::parallel) it is that of the first; the others have devices of their own, made for the
-  // same specification, and their threads. Throws OutOfMemory, and Error{kUsage} when the ranks
-  // cannot run on such a device.
+  // Weights and states are zero at first, inputs unset. `device` must outlive the session. With
+  // ranks (RunSpec::parallel) `device` is that of the first; the others have devices of their own,
+  // made for the same specification, and their threads. Throws OutOfMemory, and Error{kUsage} when
+  // the ranks cannot run on such a device.
   Session(Device& device, const RunSpec& spec);
   // As above, with the caller's program; weights and inputs are those of `spec`.
   Session(Device& device, const RunSpec& spec, Program program);

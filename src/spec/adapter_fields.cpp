@@ -16,7 +16,7 @@ constexpr double kMostAlpha = 1e6, kMostDropped = 0.99;
 
 using AdapterField = SpecField<Adapters>;
 
-// Paths with stars and ranges, or names, joined by +.
+// Reads paths with stars and ranges, or names, joined by +.
 std::vector<std::string> parse_paths(const About& where, const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t start = 0; start <= text.size();) {

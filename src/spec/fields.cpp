@@ -48,7 +48,7 @@ RunField chunks_field(RunField row, std::int64_t RunSpec::*chunks) {
   return row;
 }
 
-// A field whose text joins parts by commas.
+// Makes `row` a field whose text joins these parts by commas.
 template <class Spec>
 RunField field_of_parts(RunField row, std::span<const SpecField<Spec>> parts) {
   row.examples = {kNone};
@@ -72,7 +72,7 @@ void add_none(RunField& limit) {
   };
 }
 
-// "GPU:1" is cuda:1, which people call their GPU.
+// Makes `row` the device's field; people call their GPU "GPU:1", which is cuda:1.
 RunField device_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(spec.place.device); };
   row.parse = [](const About& where, const std::string& text) -> RunChange {
@@ -84,7 +84,7 @@ RunField device_field(RunField row) {
   return row;
 }
 
-// Composites by name: the two usual sets, or any joined by +.
+// Makes `row` the field of composites by name: the two usual sets, or any joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
   for (Composite composite : kNamedComposites) row.examples.emplace_back(name_of(composite));
@@ -247,7 +247,7 @@ void add_row_fields(Rows& rows) {
               in(&RunSpec::packed));
 }
 
-// A field that selects another schedule of the same step, which a grid can vary.
+// Makes a field that selects another schedule of the same step, which a grid can vary.
 RunField of_speed(const char* name, const char* about, std::string help,
                   const char* value_name = "N") {
   return {.name = name,

@@ -20,7 +20,7 @@ using RunChange = RunField::Change;
 // All fields, in the order of keys, of columns and of a grid's rows, where the first field varies
 // slowest.
 std::span<const RunField> run_fields();
-// nullptr when no field has this name.
+// The field with this name; nullptr: there is none.
 const RunField* find_field(std::string_view name);
 const RunField& field_named(std::string_view name);
 

@@ -50,7 +50,7 @@ RunSpec with_norm(RunSpec step) {
   return step;
 }
 
-// True for what follows from weights alone and takes their place in products: a narrow copy, codes.
+// True for what follows from weights alone and stands for them in products: a narrow copy, codes.
 bool is_of_weights(const Program& program, const Node& node) {
   if (node.op->kernel_class == KernelClass::kCollective) return false;
   return std::ranges::any_of(node.outputs, [&](ValueId id) {
@@ -112,7 +112,7 @@ class Joined {
 
   void begin(const Program& part) { map_.assign(part.values.size(), Val()); }
 
-  // The leaf, or what it holds by now.
+  // The leaf of this name, made if needed, or the value that a state was last updated to.
   Val leaf_of(const Value& leaf) {
     const auto now = now_.find(leaf.name);
     if (now != now_.end()) return now->second;
@@ -128,7 +128,7 @@ class Joined {
     return found != leaves_.end() ? found->second : leaves_[name] = b_.input(name, type);
   }
 
-  // A micro-batch's own part of an input.
+  // The rows of an input that micro-batch `number` reads; all of them if they are common to all.
   Val rows_of(const Value& leaf, std::int64_t number) {
     if (leaf.type.shape.empty() || is_given(leaf.name)) return input(leaf.name, leaf.type);
     Type all = leaf.type;
@@ -161,7 +161,7 @@ class Joined {
     }
   }
 
-  // A part of an assembly is written in its place, and what is made once has one already.
+  // Replaces parts made once by copies: an assembly has its parts written right into their place.
   void copy_parts(const Node& node, std::vector<Val>& parts) {
     for (Val& part : parts) {
       if (!lasting_.contains(part.id)) continue;
@@ -213,7 +213,7 @@ class Joined {
   Val loss_;
 };
 
-// Both programs must meet the budget: the error is that of the one that needs more.
+// Both kinds of micro-batch after the passes. Throws BudgetNotMet of the one that needs more.
 std::vector<PipelineResult> micro_batches_of(const RunSpec& step, const PassContext& context,
                                              const MakesProgram& make) {
   std::vector<PipelineResult> out;
@@ -238,7 +238,7 @@ MakesProgram maker_for(const DeviceTraits& traits) {
   };
 }
 
-// `loss`: the type of what the micro-batches' losses add up to, where the update is to know it.
+// The program of the update. `loss`: the type of the micro-batches' summed loss, if it reads that.
 Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
                              const std::optional<Type>& loss) {
   std::map<std::string_view, const Value*> by_name;

@@ -63,7 +63,7 @@ std::int64_t host_bytes(std::span<const Value> leaves);
 // The leaves of the program, in its order.
 std::vector<Value> leaves_of(const Program& program);
 
-// Weights and states in the device's memory, which the programs share.
+// The bytes of weights and states in the device's memory, which the programs share.
 std::int64_t kept_bytes(std::span<const StepPart> parts);
 // Device bytes that are in use all the time: weights and states, and the inputs of each program.
 std::int64_t leaf_bytes(std::span<const StepPart> parts);

@@ -15,7 +15,7 @@ auto model(auto member) {
   return in(&RunSpec::model, member);
 }
 
-// A preset or a file sets all sizes and all fields of the architecture.
+// Makes `row` the field of a preset or file, which sets all sizes and the whole architecture.
 RunField preset_field(RunField row) {
   for (const ModelConfig& config : model_presets()) row.choices.push_back(config.name);
   row.value = [](const RunSpec& spec) { return Json(spec.model.name); };
@@ -32,8 +32,8 @@ bool has_sizes(const RunSpec& spec) {
   return spec.model.captured == nullptr;
 }
 
-// The folder of a captured module, which is a model with all of its sizes. Results of two folders
-// differ by the names of their modules.
+// Makes `row` the field of a captured module's folder, which sets the whole model with its sizes.
+// Results of two folders differ by the names of their modules.
 RunField program_field(RunField row) {
   row.value = [](const RunSpec& spec) {
     return has_sizes(spec) ? Json() : Json(spec.model.source);
@@ -46,7 +46,7 @@ RunField program_field(RunField row) {
   return row;
 }
 
-// A pattern of layers, of two letters.
+// Makes `row` the field of a pattern of layers, whose letters are the two in `letters`.
 RunField pattern_field(RunField row, std::string ModelConfig::*pattern, const char* letters) {
   row.value_name = "PATTERN";
   row.value = [pattern](const RunSpec& spec) { return Json(spec.model.*pattern); };

@@ -11,7 +11,7 @@ constexpr int kMostRanks = 65536, kMostPrefetched = 1024;
 
 using Field = SpecField<Parallel>;
 
-// The replicas, which are ranks until normal() knows how many ranks one of them has.
+// The field of replicas; what it reads stands in `ranks` until normal() knows a replica's ranks.
 Field replicas_field() {
   return {.name = "dp",
           .examples = {"2"},
@@ -87,8 +87,8 @@ std::vector<Field> all_fields_of_parallel() {
                           forms_of(parallel_fields())));
 }
 
-// The choice as it was read, where `ranks` is still the number of replicas. What one replica or one
-// rank of a replica cannot do is left out: it does what a run without that does.
+// The choice that was read, with `ranks` set, which is still the number of replicas in `read`.
+// Parts that mean nothing for a single replica or a single rank have their defaults.
 Parallel normal(const About& where, const Parallel& read) {
   if (read.divides_rows && !read.is_divided()) {
     throw Error(ErrorCode::kUsage, where, "one rank alone has all rows",

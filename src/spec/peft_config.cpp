@@ -54,9 +54,9 @@ double number_in(const Json& json, const char* field, double least, double most,
              value == nullptr ? "missing" : printable(value->dump()), least, most);
 }
 
-// PEFT takes modules whose paths end with a target. Names of a family's layers are not those here,
-// numbers of layers and last names are: "layers.3.*.down_proj" for "model.layers.3.mlp.down_proj",
-// "down_proj" for "mlp.down_proj".
+// The target here for a module of PEFT, which takes those whose paths end with it. Only numbers of
+// layers and last names are as in the family: "layers.3.*.down_proj" for
+// "model.layers.3.mlp.down_proj", "down_proj" for "mlp.down_proj".
 std::string target_of(const std::string& module) {
   const std::string_view layer = layer_of(module),
                          name = std::string_view(module).substr(module.rfind('.') + 1);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLeastBatch = 4, kOfEach = 2;  // sequences, in all and of each device
 
-// Mixed precision in the type of 16 bits that the device multiplies in.
+// The name of mixed precision in the 16-bit type that the device multiplies in.
 std::string precision_for(const PlannedFor& planned) {
   for (const char* name : {"bf16", "fp16"}) {
     const bool has_it =

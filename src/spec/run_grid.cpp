@@ -14,8 +14,8 @@ constexpr const char* kSize = TRACESTEP_OPTION(size);
 constexpr const char* kSizes = TRACESTEP_OPTION(d_model) ", " TRACESTEP_OPTION(
     d_ff) ", " TRACESTEP_OPTION(layers) " and " TRACESTEP_OPTION(heads);
 
-// A preset or a model of a file with an architecture of its own is no longer the one that its name
-// says; what it was made from stays the text of its size.
+// Renames a model of a preset or file whose architecture was changed, as it is no longer the one of
+// that name; what it was made from stays the text of its size.
 ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
   ModelConfig same = named;
   same.vocab = model.vocab;
@@ -25,7 +25,7 @@ ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
   return model;
 }
 
-// A context that nobody asked for is no longer than what the model has positions for.
+// The context where none was asked for: the usual one, but at most the positions of the model.
 std::int64_t usual_context(const RunSpec& spec) {
   if (spec.model.positions != Positions::kLearned) return spec.shape.context;
   return std::min(spec.shape.context, spec.model.max_positions);
@@ -126,7 +126,7 @@ bool RunGrid::is_usual(const RunField& field) const {
   return texts(field) == std::vector<std::string>{text_of(field, base)};
 }
 
-// A value without effect would be the named difference of two results that are alike.
+// Refuses a field that no run heeds: else two equal results would differ by it in name.
 void RunGrid::check_effects(const std::vector<RunSpec>& runs) const {
   for (const RunField& field : run_fields()) {
     if (field.no_effect == nullptr || is_usual(field)) continue;

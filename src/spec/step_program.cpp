@@ -93,7 +93,7 @@ Program greedy_program(const RunSpec& spec) {
 
 namespace {
 
-// The model on one token, as it is trained.
+// The program of the model on one token, with adapters and frozen weights if it has some.
 Program trained_model(const RunSpec& spec) {
   const Program whole = spec.model.captured != nullptr
                             ? spec.model.captured->program
@@ -101,7 +101,7 @@ Program trained_model(const RunSpec& spec) {
   return trains_part(spec) ? adapt(whole, spec.lora, spec.frozen) : whole;
 }
 
-// Elements of frozen weights, for each product that multiplies by them.
+// The number of elements of frozen weights in products, where each product counts its weight.
 double frozen_in_products(const RunSpec& spec) {
   const Program program = trained_model(spec);
   double out = 0;
@@ -149,7 +149,7 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceT
   return run_pipeline(forward, spec, context);
 }
 
-// `Place`: a device, or its traits.
+// The step's program after all passes, with their reports. `Place`: a device, or its traits.
 template <class Place>
 PipelineResult passes_of_step(const RunSpec& spec, const Place& place, const PassContext& context) {
   const auto make = [&place](const Program& program, const RunSpec& run, const PassContext& own) {

@@ -14,7 +14,7 @@ bool begins_with_space(std::string_view text) {
   return space.find(text, 0).has_value();
 }
 
-// Unicode's \w: UTS 18, annex C.
+// True if the first character is in Unicode's \w (UTS 18, annex C).
 bool begins_with_word(std::string_view text) {
   static const TextPattern word = TextPattern::trusted(
       "\\A[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\p{Join_Control}]", "a character of a word");

@@ -27,7 +27,7 @@ class AddedTokens {
   using OnToken = std::function<void(std::int32_t id)>;
 
   AddedTokens() = default;
-  // Errors: kInput for two of the same pattern; `where` names the place in the file.
+  // Throws Error{kInput} for two tokens of one pattern; `where` names the place in the file.
   AddedTokens(std::vector<AddedToken> tokens, const std::string& where);
 
   // Calls `on_text` for each stretch between tokens of `text` (valid UTF-8) and `on_token` for each

@@ -72,7 +72,7 @@ void set_places(Batch& batch, std::int64_t at, std::span<const std::int64_t> rea
   batch.loss_count = static_cast<double>(batch.counted);
 }
 
-// The numbers of rows in the order of a round, which seed and round decide.
+// The row to read `number`-th; if they are shuffled, each round has its own order, by the seed.
 std::int64_t Batches::packed_row(std::int64_t number) const {
   const std::int64_t rows = packed_->rows(), round = number / rows;
   if (options_.order == Order::kSequential) return number % rows;

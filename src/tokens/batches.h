@@ -29,8 +29,8 @@ struct Batch {
   bool is_packed() const { return !starts.bytes.empty(); }
 };
 
-// `rows` rows of `context` zeros, every target kNoTarget. `packed`: with zeros as `starts` and
-// `ends`.
+// Makes `rows` rows of `context` zeros, every target kNoTarget. `packed`: with zeros as `starts`
+// and `ends`.
 Batch empty_batch(std::int64_t rows, std::int64_t context, bool packed = false);
 // Sets the positions [at, at + read.size() - 1) of the batch, counted through its rows, to the
 // tokens in `read`, with the tokens that follow as targets.
@@ -47,8 +47,8 @@ class Batches {
     bool packed = false;  // True: rows hold whole documents.
   };
 
-  // Errors: kUsage when B or T is not positive or B*T is too large; kInput when there are fewer
-  // than T + 1 tokens.
+  // Batches of these tokens. Errors: kUsage when B or T is not positive or B*T is too large; kInput
+  // when there are fewer than T + 1 tokens.
   Batches(TokenSourcePtr tokens, const Options& options);
 
   // The batch of step `step` >= 0. In sequential order row b starts at token (step*B + b)*T, and

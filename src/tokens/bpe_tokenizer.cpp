@@ -90,7 +90,7 @@ class BpeTokenizer : public Tokenizer {
   std::string name() const override { return "bpe"; }
   std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
 
-  // Line by line: in our own models newline is a piece of its own, so no piece spans two lines.
+  // The text's ids. Own models go line by line: there newline is a piece, and none spans lines.
   std::vector<std::int32_t> encode(std::string_view text) const override {
     if (!is_own_) return encode_published(with_replacements(text));
     std::vector<std::int32_t> out;
@@ -136,8 +136,8 @@ class BpeTokenizer : public Tokenizer {
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
   }
 
-  // Empty for published models: they have a tokenizer.json beside them, or rules of their own that
-  // are not written as one.
+  // The model as a tokenizer.json; empty for published models, which have one beside them or rules
+  // that none can express.
   std::string tokenizer_json() const override {
     if (!is_own_) return {};
     std::vector<VocabPiece> pieces;
@@ -193,7 +193,7 @@ class BpeTokenizer : public Tokenizer {
     return decode(ids) == probe && encode_published(probe) == whole;
   }
 
-  // The library throws, too, for some pieces that no vocabulary can hold.
+  // Loads the model; false if it is malformed. For some impossible pieces the library throws.
   bool load() {
     try {
       return processor_.LoadFromSerializedProto(model_).ok() && processor_.GetPieceSize() > 0;
@@ -209,8 +209,8 @@ class BpeTokenizer : public Tokenizer {
   bool cuts_at_lines_ = false;
 };
 
-// Identity normalisation and byte fallback keep the text exactly; one thread keeps the vocabulary
-// the same on every machine.
+// The options of training. Identity normalisation and byte fallback keep the text exactly; one
+// thread keeps the vocabulary the same on every machine.
 std::unordered_map<std::string, std::string> training_options(std::int64_t vocab_size) {
   return {{"model_type", "bpe"},
           {"vocab_size", std::to_string(vocab_size)},
@@ -230,8 +230,8 @@ std::unordered_map<std::string, std::string> training_options(std::int64_t vocab
           {"minloglevel", "3"}};
 }
 
-// The library's message is "... smaller than required_chars. 320 vs 337. ..." if the vocabulary has
-// no room for all characters; any other message is about a failure inside the library.
+// Throws the error of training. If the vocabulary has no room for all characters, the library says
+// "... smaller than required_chars. 320 vs 337. ..."; else the failure is inside the library.
 [[noreturn]] void fail_training(const std::string& message, std::int64_t vocab_size) {
   constexpr std::string_view kBefore = " vs ";
   const std::size_t at = message.find(kBefore, message.find("required_chars. "));

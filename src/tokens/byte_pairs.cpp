@@ -49,7 +49,7 @@ std::string fallback_name(unsigned byte) {
   return fmt::format("{}{:02X}>", kFallbackStart, byte);
 }
 
-// Accepts null and an empty text, as published files have both.
+// Refuses a prefix or suffix; null and an empty text are none, as published files have both.
 void refuse_affix(const TokenizerFields& model, std::string_view name) {
   if (model.find(name) != nullptr && !model.text(name).empty()) {
     model.refuse("{} is \"{}\"; only none is known here", name, model.text(name));
@@ -232,8 +232,8 @@ void BytePairs::encode_part(std::string_view part, Cache& cache,
   cache.tokens.insert(cache.tokens.end(), tokens.begin(), tokens.end());
 }
 
-// The tokens before merging. An unknown character waits for the next known one, so that several can
-// be one; bytes in its place do not end the wait.
+// The tokens before merging. An unknown character is held back until the next known one, so that
+// several can become one token; those with bytes in their place do not end this.
 std::vector<std::int32_t> BytePairs::tokens_of(std::string_view part) const {
   std::vector<std::int32_t> out;
   bool waits = false;
@@ -266,8 +266,8 @@ const BytePairs::Merge* BytePairs::merge_of(std::int32_t left, std::int32_t righ
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-// A list of neighbours, and a heap of the merges that were possible when they were put there: what
-// has changed since is passed over.
+// Applies all merges, the lowest rank first. Keeps a list of neighbours and a heap of the merges
+// that were possible when they were pushed, and passes over those that no longer are.
 void BytePairs::merge_all(std::vector<std::int32_t>& tokens) const {
   constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   constexpr std::int32_t kGone = -1;

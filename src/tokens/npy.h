@@ -22,9 +22,9 @@ bool is_npy(std::span<const std::byte> file);
 // The largest header that is accepted; NumPy's are smaller for arrays without named fields.
 inline constexpr std::size_t kMaxNpyHeaderBytes = std::size_t{1} << 16;
 
-// `start` is the whole file or its first kMaxNpyHeaderBytes; `name` is its name in messages.
-// Errors: kInput unless the header lies within these bytes and has exactly descr (a string, no
-// records), fortran_order and shape (at most 64 dimensions).
+// Reads the header in `start`, the whole file or its first kMaxNpyHeaderBytes; `name`: the file's,
+// for messages. Errors: kInput unless the header lies within these bytes and has exactly descr (a
+// string, no records), fortran_order and shape (at most 64 dimensions).
 NpyHeader parse_npy_header(std::span<const std::byte> start, const std::string& name);
 
 }  // namespace tracestep

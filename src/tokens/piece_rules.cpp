@@ -24,7 +24,7 @@ std::optional<std::uint64_t> take_number(std::string_view& message) {
   return std::nullopt;
 }
 
-// Calls for each field of `message` that has this number and holds bytes.
+// Calls `on_field(bytes)` for each field of `message` that has this number and holds bytes.
 template <class OnField>
 void for_each_field(std::string_view message, std::uint64_t number, OnField&& on_field) {
   while (!message.empty()) {
@@ -52,7 +52,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t index) {
   return out;
 }
 
-// A double array: each unit says where those of the next bytes lie, and whether a text ends there.
+// True if no unit of `trie` (a double array) points outside it or, where texts end, of `texts`.
 bool stays_within(std::string_view trie, std::string_view texts) {
   const std::size_t count = trie.size() / kUnitBytes;
   for (std::size_t at = 0; at < count; ++at) {

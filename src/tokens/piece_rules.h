@@ -7,9 +7,9 @@
 
 namespace tracestep {
 
-// `model`: the file, a protocol buffer message; the library reports a malformed one. Throws
-// Error{kInput} naming `origin` for rules that point outside of themselves, or that replace a
-// character by more than 64 bytes.
+// Checks a file's rules for characters. `model`: the file, a protocol buffer; the library reports a
+// malformed one. Throws Error{kInput} naming `origin` for rules that point outside of themselves,
+// or that replace a character by more than 64 bytes.
 void check_piece_rules(std::string_view model, const std::string& origin);
 
 }  // namespace tracestep

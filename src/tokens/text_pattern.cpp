@@ -30,7 +30,7 @@ constexpr std::string_view kTaken =
       | \{ [0-9]++ (?: , [0-9]*+ )? \} (?! [+?] )
       | [^][\\({}^$])";
 
-// \s of PCRE2 has U+180E, which is no white space any more; \d is said by its category.
+// The expression for PCRE2, whose \s has U+180E, no white space any more; \d is a category.
 std::string translated(std::string_view source) {
   std::string out;
   for (std::size_t at = 0; at < source.size(); ++at) {

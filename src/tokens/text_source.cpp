@@ -38,7 +38,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
 
 constexpr const char *kBinary = "binary", *kUtf32 = "UTF-32", *kBare = "UTF-16 without a mark?";
 
-// Why bytes with a NUL among them are left out.
+// The reason for which bytes with a NUL among them are left out, in words.
 const char* kind_of_binary(std::string_view bytes) {
   return looks_like_utf16(bytes.substr(0, kPieceBytes)) ? kBare : kBinary;
 }
@@ -110,7 +110,7 @@ class Reader {
     return start;
   }
 
-  // A binary file of any size must not stop a folder from being read.
+  // True if the file's first bytes have a NUL; more need not be read, however large a file is.
   static bool starts_binary(const InputFile& file) {
     return start_of(file, kPieceBytes).find('\0') != std::string::npos;
   }
@@ -157,7 +157,7 @@ class Reader {
   TextSource out_;
 };
 
-// "a.png, b.png and 3 more".
+// Names at most three paths: "a.png, b.png and 3 more".
 std::string words_of(const std::vector<fs::path>& paths) {
   constexpr std::size_t kMostNames = 3;
   std::vector<std::string> names;

@@ -22,7 +22,7 @@ bool is_ascii(char c) {
   return static_cast<unsigned char>(c) < 0x80;
 }
 
-// {"String": "…"} or {"Regex": "…"}.
+// The pattern of a step, which its file has as {"String": "…"} or {"Regex": "…"}.
 TextPattern pattern_of(const TokenizerFields& step) {
   const TokenizerFields pattern = step.part("pattern");
   pattern.allow({"String", "Regex"});
@@ -43,8 +43,8 @@ bool is_space(const TokenizerFields& step) {
 // A text that a step changes. `first_bytes` as in TextNormalizer::Result.
 using Changed = TextNormalizer::Result;
 
-// A replacement belongs to the last byte of its match. nullopt: the result would have more than
-// `most` bytes.
+// The text with each match replaced, which stands for the last byte of its match. nullopt: the
+// result would have more than `most` bytes.
 std::optional<Changed> replaced(std::string_view text, std::size_t first_bytes,
                                 const TextPattern& pattern, std::string_view by, std::size_t most) {
   Changed out{"", 0};
@@ -78,8 +78,8 @@ void append_nfc(std::string_view text, std::string& out) {
   out.append(reinterpret_cast<const char*>(made), static_cast<std::size_t>(size));
 }
 
-// An ASCII character never joins one before it, so what lies between two of them, with the first,
-// is normalized by itself; ASCII alone stays.
+// The text in Unicode's NFC. An ASCII character never joins one before it, so each stretch without
+// ASCII is normalized with the one character in front of it, and ASCII alone stays.
 std::string nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -99,7 +99,7 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-// The first characters of the composed text are those that the first ones became.
+// The text in NFC; its first bytes are those that the first bytes of `before` became.
 Changed composed(const Changed& before) {
   Changed out{nfc(before.text), 0};
   std::string first = nfc(std::string_view(before.text).substr(0, before.first_bytes));
@@ -248,8 +248,8 @@ void PreTokenizer::add_metaspace(const TokenizerFields& step) {
 
 namespace {
 
-// The pieces that behaviors make of matches and what lies between them: neighbours are joined or
-// not.
+// Calls `on_piece` for the pieces of the text: matches and what lies between them, joined with a
+// neighbour or left out as the behavior of `split` says.
 template <class Split, class OnPiece>
 void for_each_piece(const Split& split, std::string_view text, OnPiece&& on_piece) {
   using Behavior = decltype(split.behavior);

@@ -25,7 +25,7 @@ class TextNormalizer {
   };
 
   TextNormalizer() = default;
-  // Throws Error{kInput} for an unknown kind.
+  // Reads a normalizer. Throws Error{kInput} for an unknown kind.
   explicit TextNormalizer(const TokenizerFields& component);
 
   // The most bytes that all steps together may add to a text. It is far more than published
@@ -70,7 +70,7 @@ class PreTokenizer {
   using OnWord = std::function<void(std::string_view word)>;
 
   PreTokenizer() = default;
-  // Throws Error{kInput} for an unknown kind.
+  // Reads a pre-tokenizer. Throws Error{kInput} for an unknown kind.
   explicit PreTokenizer(const TokenizerFields& component);
 
   // Calls `on_word` for each word of `text` (valid UTF-8), in order. `at_start`: the text begins

@@ -22,7 +22,7 @@ constexpr std::size_t bytes_of(Width width) {
   return width == Width::kUint16 ? 2 : width == Width::kInt64 ? 8 : 4;
 }
 
-// memcpy per element, since the bytes hold no objects of type T.
+// Widens elements of type T, which memcpy reads one by one, as the bytes hold no objects of T.
 template <class T>
 void widen(const std::byte* from, std::span<std::int64_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -111,7 +111,7 @@ class Documents : public MemoryTokens {
   bool masks_;
 };
 
-// `start` is the start of the file, as long as the longest header.
+// The layout of a .npy file. `start`: its first bytes, at least as many as the longest header.
 Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const std::string& name) {
   const NpyHeader header = parse_npy_header(start, name);
   constexpr std::array<std::pair<std::string_view, Width>, 4> kKnown = {{{"<u2", Width::kUint16},
@@ -141,7 +141,7 @@ Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const st
 constexpr std::size_t kLlmcHeaderBytes = 1024;
 constexpr std::int32_t kLlmcGpt2 = 20240520, kLlmcEval = 20240522, kLlmcLlama3 = 20240801;
 
-// nullopt when the file does not start with a header of llm.c.
+// The layout of a file of llm.c; nullopt: it does not start with such a header.
 std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_t size,
                                   const std::string& name) {
   std::array<std::int32_t, 3> header{};

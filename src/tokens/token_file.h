@@ -30,7 +30,7 @@ constexpr std::int64_t id_of(std::int64_t token) {
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
-  // Tokens in the stream; at least one.
+  // The number of tokens in the stream; at least one.
   virtual std::int64_t size() const = 0;
   // The stream's name in messages, such as the path of a file.
   virtual const std::string& name() const = 0;

@@ -67,8 +67,8 @@ Json kept_apart(std::int64_t id, const std::string& text) {
                       {"special", false}};
 }
 
-// The pairs that give one piece; the library takes the earliest pair of the list first, where
-// pieces of equal rank go from left to right: so the pair whose left part is longest comes first.
+// Adds the pairs that give one piece, the one with the longest left part first: the library takes
+// the earliest pair of the list first, where pieces of equal rank go from left to right.
 void add_merges(std::string_view piece, const TextMap<bool>& known, Json::Array& out) {
   for (std::size_t cut = piece.size() - 1; cut > 0; --cut) {
     const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);

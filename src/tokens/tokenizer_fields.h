@@ -15,7 +15,7 @@ namespace tracestep {
 
 class TokenizerFields {
  public:
-  // `where` names the component, beginning with the file. Errors, here and below: kInput.
+  // The fields of a component, which `where` names, file first. Errors, here and below: kInput.
   TokenizerFields(const Json& object, std::string where);
 
   const std::string& where() const { return where_; }

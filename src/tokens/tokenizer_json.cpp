@@ -113,8 +113,8 @@ class JsonTokenizer : public Tokenizer {
     return normalizer_.prepends_space() || pre_tokenizer_.prepends_space();
   }
 
-  // A token that the vocabulary has keeps its number; the others follow it. The ids in the file
-  // must agree, as `tokenizers` itself goes by this rule alone.
+  // Reads the added tokens. One that the vocabulary has keeps its number, others follow it. The
+  // file's ids must agree, as `tokenizers` itself goes by this rule alone.
   void add_tokens(const TokenizerFields& file) {
     if (file.find("added_tokens") == nullptr) return;
     std::vector<AddedToken> of_raw, of_normalized;
@@ -150,9 +150,9 @@ class JsonTokenizer : public Tokenizer {
     of_normalized_ = AddedTokens(std::move(of_normalized), file.where());
   }
 
-  // A token decodes to its pattern, in which a normalizer may have put a space in front. If the
-  // vocabulary has the token, too, it may also come from merges, and keeps the vocabulary's text
-  // unless its pattern differs from its content.
+  // Sets the text of an added token: its pattern, in which a normalizer may have put a space in
+  // front. One in the vocabulary may come from merges, too, and keeps the vocabulary's text unless
+  // its pattern differs from its content.
   void set_text(const AddedToken& token, const TokenizerFields& fields) {
     const auto id = static_cast<std::size_t>(token.id);
     const bool is_known = pairs_.find(token.content).has_value();

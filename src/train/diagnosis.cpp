@@ -57,12 +57,12 @@ Weight largest_weight(const Store& store) {
   return out;
 }
 
-// AdamW moves a weight by about the learning rate in each step, Muon by a fifth of it or more.
+// True if AdamW or Muon moves weights too far: by about the rate in a step, or by a fifth of it.
 bool is_fast(const TrainOptions& options, const TrainStep& step) {
   return options.run.optimizer.kind != OptimizerKind::kSgd && step.lr > kLargestUsualRate;
 }
 
-// Reasons for a finite loss with gradients that are not finite.
+// Adds reasons for gradients that are not finite though the loss is.
 void add_gradient_reasons(const TrainOptions& options, const TrainStep& step,
                           std::vector<std::string>& out) {
   if (step.loss_scale) {

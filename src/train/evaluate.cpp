@@ -48,7 +48,7 @@ std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   return find_not_finite(file);
 }
 
-// Exact, as the scale is a power of two.
+// Divides the gradient by the loss scale. This is exact, as the scale is a power of two.
 void unscale(HostTensor& gradient) {
   const auto divide = [](auto values) {
     for (auto& x : values) x /= static_cast<std::decay_t<decltype(x)>>(kInitialLossScale);
@@ -62,7 +62,7 @@ void unscale(HostTensor& gradient) {
 
 using SetInputs = std::function<void(Executor& executor)>;
 
-// The gradients for these inputs, under the parameters' names; returns the first that is not
+// Writes the gradients for these inputs, under the parameters' names; returns the first that is not
 // finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
                                          BatchShape shape, const SetInputs& set_inputs) {
@@ -86,7 +86,7 @@ std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOpt
   return find_not_finite(tensors);
 }
 
-// The bytes of a batch's targets as text; nullopt: that of one is not known.
+// The bytes of text that a batch's targets stand for; nullopt: those of some token are not known.
 std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokenizer) {
   if (tokenizer == nullptr) return std::nullopt;
   std::int64_t out = 0;
@@ -99,7 +99,7 @@ std::optional<std::int64_t> bytes_of(const Batch& batch, const Tokenizer* tokeni
   return out;
 }
 
-// The example of a captured module as one batch.
+// Evaluates a captured module on its example, as one batch.
 EvalResult evaluate_example(Device& device, const EvalOptions& options) {
   const bool want_logits = !options.logits.empty();
   const RunSpec run = in_mode(options.run, Mode::kInference, options.run.shape);

@@ -54,7 +54,7 @@ Json model_of(const Run& run) {
   return out;
 }
 
-// No flag sets the numbers; another caller of the library may.
+// The optimizer's kind, and numbers that no flag sets but another caller of the library may.
 Json optimizer_of(const Run& run) {
   const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
@@ -75,7 +75,7 @@ std::string validation_text(std::int64_t held_out, std::int64_t tokens) {
 
 using R = const Run&;
 
-// The fields of the run that decide its bits, but for the model and the optimizer, which are
+// Adds the fields of the run that decide its bits, but for the model and the optimizer, which are
 // entries of their own, and the mode, which is always a step.
 void add_fields(std::vector<Entry>& out) {
   for (const RunField& field : run_fields()) {
@@ -89,7 +89,7 @@ void add_fields(std::vector<Entry>& out) {
   }
 }
 
-// The training's own fields, and the length of its schedule if that has one.
+// Adds the training's own fields, and the length of its schedule if that has one.
 void add_training(std::vector<Entry>& out) {
   for (const TrainField& field : train_fields()) {
     if (field.role == FieldRole::kProtocol) continue;
@@ -127,7 +127,7 @@ Json order_of_sums(const Run& run) {
                           .low_sums = p.low_sums});
 }
 
-// Settings of speed that change how the same step is rounded.
+// Adds settings of speed that change how the same step is rounded.
 void add_rounding(std::vector<Entry>& out) {
   out.push_back({.key = "compile_passes",
                  .also = " (of the executor, or named)",
@@ -195,12 +195,12 @@ std::vector<std::string> names_of_changes() {
   return out;
 }
 
-// Values of a checkpoint may be anything.
+// The value as printable text: those of a checkpoint may be anything.
 std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
-// The value, or of two lists of the same length the items that differ.
+// Both values as texts; of two lists of the same length only the items that differ.
 std::pair<std::string, std::string> texts_of(const Json& before, const Json& now) {
   const bool are_lists = before.is_array() && now.is_array();
   if (!are_lists || before.items().size() != now.items().size()) {
@@ -228,8 +228,8 @@ Json with_factors_apart(Json saved) {
   return saved;
 }
 
-// Checkpoints with the schema tracestep.checkpoint/1 hold numbers of tokens in the place of the
-// entries of text and validation.
+// The entries of a checkpoint as they are now. With schema tracestep.checkpoint/1 it holds numbers
+// of tokens in the place of the entries of text and validation.
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
   Json out = with_factors_apart(saved);
@@ -246,7 +246,7 @@ struct Difference {
   Json before, now;
 };
 
-// Includes the keys that only `now` has.
+// The entries that differ. `unknown` gets the keys that only `now` has.
 std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;

@@ -25,8 +25,8 @@ struct RunContent {
 // The fingerprint of a run, which each of its checkpoints stores.
 Json fingerprint(const TrainOptions& options, const RunContent& content);
 
-// Error{kUsage, "change"} unless every name is that of an entry that may change. Those that change
-// only how a step is rounded (compile passes, chunks of the loss, ranks) need not be named.
+// Throws Error{kUsage, "change"} unless every name is that of an entry that may change. Those that
+// change only how a step is rounded (compile passes, chunks of the loss, ranks) need not be named.
 void check_changes(std::span<const std::string> names);
 
 // For a run with fingerprint `now` that continues the run `saved` from its checkpoint at `step`:

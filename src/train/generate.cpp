@@ -58,7 +58,7 @@ void check(const GenerateOptions& o) {
   }
 }
 
-// A program that computes and keeps no gradients.
+// The program after the passes of inference, which computes and keeps no gradients.
 Program without_gradients(RunSpec run, const Program& program, const Device& device) {
   run.mode = Mode::kInference;
   return program_for(program, run, device);
@@ -84,7 +84,7 @@ class WindowedCaches {
     }
     return position - before_;
   }
-  // How many tokens find place from `position` on.
+  // How many tokens from `position` on still fit into the caches.
   std::int64_t room_at(std::int64_t position) { return cache_.length - place_of(position); }
 
  private:
@@ -101,7 +101,7 @@ class Decoder {
   Decoder(const RankStores& stores, const RunSpec& run, WindowedCaches& caches)
       : stores_(stores), run_(run), caches_(caches) {}
 
-  // The logits after `tokens`, the first of which is at `position`.
+  // Runs `tokens`, the first of which is at `position`; the logits after the last one.
   HostTensor run(std::span<const std::int64_t> tokens, std::int64_t position) {
     const std::int64_t count = std::ssize(tokens);
     if (count != count_) make(count);
@@ -149,7 +149,7 @@ class GreedyDecoder {
         executor_(stores.executor_of_first(
             run, without_gradients(run, greedy_program(run), store_.device()))) {}
 
-  // Up to `count` tokens behind `token`, which is at `position`.
+  // Decodes up to `count` tokens behind `token`, which is at `position`.
   std::vector<std::int64_t> run(std::int64_t token, std::int64_t position, std::int64_t count) {
     begin(token, position);
     count = std::min(count, caches_.room_at(position));

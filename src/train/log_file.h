@@ -17,9 +17,9 @@ class LogFile {
   // the log, and Error{kInput} for lines that are not of a log.
   LogFile(const std::filesystem::path& path, std::int64_t resumed_from);
 
-  // {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]
-  //  [,"loss_scale":…,"skipped_steps":…]}; a norm that is infinite or NaN is null.
-  // Throws Error{kOutput} when the disk is full.
+  // Writes a line: {"step":…,"loss":…,"grad_norm":…,"lr":…,"tokens_per_s":…[,"validation_loss":…]
+  // [,"loss_scale":…,"skipped_steps":…]}; a norm that is infinite or NaN is null. Throws
+  // Error{kOutput} when the disk is full.
   void add(const TrainStep& step);
 
  private:

@@ -28,7 +28,7 @@
 namespace tracestep {
 namespace {
 
-// Weights from the newest checkpoint, from `init` or from the seed; returns the steps already done.
+// Sets weights from the newest checkpoint, `init` or the seed; returns the steps already done.
 std::int64_t start(const WholeTensors& to, const RunSpec& run,
                    const std::optional<InitialWeights>& init, RunCheckpoints& checkpoints) {
   initialize_states(to);
@@ -142,7 +142,7 @@ bool is_first_process(const Communicator* group) {
   return group == nullptr || group->processes() == nullptr || group->rank() == 0;
 }
 
-// The options of the processes after the first: only the first one writes the log.
+// The options for processes after the first, without a log, as only the first writes it.
 TrainOptions without_outputs(TrainOptions options) {
   options.log.clear();
   return options;
@@ -159,7 +159,7 @@ void check_same_start(const WholeTensors& tensors, Processes& processes) {
   check_same(processes, "what training starts from", std::stoull(hash.text(), nullptr, 16));
 }
 
-// Looks at every token, so that a bad one is known before the first step.
+// Describes what the run reads; looks at every token, so that a bad one is known at once.
 RunContent content_of(const Device& device, const TrainOptions& options, const TokenSource& tokens,
                       const TokenSource* validation) {
   const bool is_needed = !options.checkpoint.empty();  // hashes cost time
@@ -271,7 +271,7 @@ class Run {
   }
   bool goes_on() const { return step_ < options_.steps && !is_over_; }
 
-  // True when no step before had so low a validation loss.
+  // Trains, validates and logs one step. True if its validation loss is the lowest so far.
   bool one_step(const std::function<void(const TrainStep&)>& progress) {
     TrainStep record = trainer_.step(step_);
     bool is_best = false;
@@ -296,8 +296,8 @@ class Run {
     return is_best;
   }
 
-  // Samples from a copy of the weights, which changes no number of the training. Without room for
-  // one, a process alone goes on without samples; others end, as some may have room.
+  // Draws a sample from a copy of the weights, which changes no number of the training. Without
+  // room for one, a process alone goes on without samples; others end, as some may have room.
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};
@@ -318,8 +318,8 @@ class Run {
 
   bool is_alone() const { return processes_of(group_) == nullptr; }
 
-  // With --overwrite the first checkpoint removes those of the earlier run, so an untrained one is
-  // not saved.
+  // True if the state may be saved: an untrained one not with --overwrite, as the first checkpoint
+  // removes those of the earlier run.
   bool may_save() const { return !options_.overwrite || step_ > 0; }
 
   // Saves the state before this step, unless that would replace an earlier run by one that failed
@@ -338,8 +338,8 @@ class Run {
     return checkpoints_.are_on() && step_ > std::max(checkpoints_.saved_at(), out_.resumed_from);
   }
 
-  // Called when a text cannot be read or a log cannot be written: the weights are then those
-  // between two steps, and can be saved. Other processes do not come here.
+  // Saves the steps done when a text cannot be read or a log cannot be written: the weights are
+  // then those between two steps. Other processes do not come here.
   void keep_what_is_done(const Error& error) {
     if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
     const WholeTensors tensors = trainer_.tensors();
@@ -361,7 +361,7 @@ class Run {
     if (const auto bad = checkpoints_.save(step_, trainer_.tensors())) end(bad);
   }
 
-  // One checkpoint answers every request that came before it was written.
+  // Saves this step unless it is saved, and answers all requests that came before.
   void save_as_asked(const StopSignal& stop) {
     if (checkpoints_.are_on() && may_save()) {
       if (checkpoints_.saved_at() != step_) save_or_end();

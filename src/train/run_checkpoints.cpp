@@ -24,12 +24,12 @@ std::uint64_t number_of(const std::string& checksum) {
   return std::stoull(checksum, nullptr, 16);
 }
 
-// False for the gradients of accumulation, which every step computes anew.
+// True for states that checkpoints hold: not for accumulated gradients, made anew in every step.
 bool is_saved(std::string_view state) {
   return is_optimizer_state(state) || state.starts_with(kLossScale) || state == kLargestMagnitudes;
 }
 
-// kParameter: all weights, also those that are not trained.
+// The names of the tensors to save. kParameter: all weights, also those that are not trained.
 std::vector<std::string> saved_names(const WholeTensors& from, LeafKind kind) {
   if (kind == LeafKind::kParameter) return from.weights();
   std::vector<std::string> names = from.names(kind);
@@ -76,7 +76,7 @@ RankError of_rank(int rank, const Error& error) {
   return {rank, error.message(), error.hint(), error.code()};
 }
 
-// `open` gives the folder. Nothing is thrown: the other ranks must know first.
+// Writes the shards of this process into open(). Throws nothing: the other ranks must know first.
 template <class Open>
 Outcome write_own_shards(const Open& open, const WholeTensors& from) {
   Outcome out;
@@ -95,7 +95,7 @@ Outcome write_own_shards(const Open& open, const WholeTensors& from) {
   return out;
 }
 
-// Every rank reports how writing its shard went, and learns the result of all.
+// Tells the other processes how writing the shards went, and sets `out` to the result of all.
 void agree_on(Outcome& out, Processes* processes) {
   if (processes == nullptr) return;
   const auto said = processes->exchange(out.is_good ? 1 : 0);
@@ -225,8 +225,8 @@ bool RunCheckpoints::add_validation(const Validated& validation) {
   return is_best;
 }
 
-// The checkpoint that is kept as the best one, or the one that is continued, if it is better: its
-// run may have ended before it was named.
+// Finds the best checkpoint: the one kept as the best, or the one that is continued, if it is
+// better, as its run may have ended before it could name it.
 void RunCheckpoints::find_best() {
   const auto take = [this](const Checkpoint& checkpoint) {
     const Json* loss = checkpoint.meta.find(kValidationLoss);

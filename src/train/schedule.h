@@ -17,8 +17,8 @@ struct Schedule {
   double lr = 1e-3, lr_min = 0;
   std::int64_t warmup_steps = 0, total_steps = 0;
 
-  // Errors: kUsage for rates that are negative or infinite in float32, for lr_min above lr, and for
-  // a warm-up longer than `total_steps`.
+  // Throws Error{kUsage} for rates that are negative or infinite in float32, for lr_min above lr,
+  // and for a warm-up longer than `total_steps`.
   void check() const;
   // The rate at `step` >= 0; 0 at step 0 of a warm-up.
   double at(std::int64_t step) const;

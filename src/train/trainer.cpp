@@ -29,7 +29,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Early updates do not wait for the norm of all gradients, and nothing skips them.
+// The optimizer's options; early updates neither report the gradients' norm nor skip by it.
 OptimizerOptions guarded(const TrainOptions& options) {
   OptimizerOptions out = options.run.optimizer;
   out.report_norm = out.guard_finite =
@@ -39,7 +39,7 @@ OptimizerOptions guarded(const TrainOptions& options) {
   return out;
 }
 
-// All ids were checked before the first step, but the file may have been changed meanwhile.
+// Checks ids again, which were all checked before the first step: the file may have changed since.
 void check_ids(const HostTensor& ids, std::int64_t vocab, bool masks) {
   for (const std::int64_t id : ids.as<std::int64_t>()) {
     if ((id >= 0 && id < vocab) || (masks && id == kNoTarget)) continue;
@@ -58,8 +58,8 @@ void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::i
   set_batch_number(executor, run, number);
 }
 
-// The tokens of run `number` of such programs, or the example of a captured module that is trained
-// on it alone. `run`: its micro-batches are those of the program.
+// Sets the tokens of run `number` of the program, or the example of a captured module that is
+// trained on it alone. `run`: its micro-batches are those of the program.
 void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const Batch& batch,
                 std::int64_t number) {
   if (!on_example) return set_text(executor, run, batch, number);
@@ -69,7 +69,7 @@ void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const B
   set_batch_number(executor, run, number);
 }
 
-// The rows of several micro-batches, those of each replica one behind the other.
+// Joins the rows of several micro-batches, those of each replica one behind the other.
 HostTensor joined_rows(std::span<const HostTensor* const> parts, int replicas) {
   Shape shape = parts[0]->shape;
   shape[0] *= std::ssize(parts);
@@ -239,8 +239,8 @@ void Trainer::build() {
   step_->observe({.early = {"grad_norm"}});
 }
 
-// Validation runs on the first rank of the process, unless ranks hold parts of the weights. A part
-// with fewer rows than a batch has a program of its own.
+// Makes a program for each shape of the validated parts. They run on the first rank of the process,
+// unless ranks hold parts of the weights.
 void Trainer::build_evaluators() {
   RunSpec spec = spec_of(Mode::kInference);  // the loss, nothing kept for backward
   const bool on_all = evaluates_on_all();
@@ -274,7 +274,7 @@ std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
   return stores_.executor(options_.run, program);
 }
 
-// Runs the optimizer alone, on the gradient states; with ranks, on the sums of theirs.
+// The program of the optimizer alone, on the gradient states; with ranks, on the sums of theirs.
 Program Trainer::update_program() const {
   const Store& store = stores_.first();
   Builder b("update");
@@ -329,7 +329,7 @@ TrainStep Trainer::step(std::int64_t index) {
   return out;
 }
 
-// True when the step was applied.
+// Runs a step from its inputs to the update; true if it was applied.
 bool Trainer::run_step(std::int64_t index, TrainStep& out) {
   if (are_apart()) return accumulate(index, out) && update(out);
   set_inputs(*step_, spec_of(Mode::kStep), options_.on_example, take_batch(index), index);
@@ -365,8 +365,8 @@ bool Trainer::update(TrainStep& out) {
   return guards() ? is_applied(out.grad_norm, out.loss) : std::isfinite(out.loss);
 }
 
-// Losses are means over a rank's micro-batch, of which the step takes the mean: so each is over
-// the same share of all that count.
+// Reads a batch. Where targets are masked, its loss is divided by the mean number of targets that
+// count in a rank's micro-batch, as the step takes the mean of those losses.
 Batch Trainer::read_batch(std::int64_t number) const {
   Batch out = batches_.at(number);
   const bool masks = options_.run.packed || options_.run.masks_targets;

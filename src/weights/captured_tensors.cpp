@@ -24,7 +24,7 @@ const Value& leaf_of(const CapturedModel& model, const std::string& name) {
   return model.program.value(model.program.find_leaf(name));
 }
 
-// The tensor of a leaf, which has the type that the module's program says.
+// Reads the tensor of a leaf; fails if it lacks the type that the module's program says.
 HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Type& type) {
   if (!file.has(name)) fail_input(file.path(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
@@ -54,7 +54,7 @@ std::int64_t integer_in(const HostTensor& tensor, std::int64_t i) {
   return tensor.as<std::int64_t>()[static_cast<std::size_t>(i)];
 }
 
-// A token beyond the vocabulary; targets may also be negative, where a loss ignores them.
+// Fails for a token beyond the vocabulary. Negative targets are fine, as losses ignore them.
 void check_tokens(const std::string& where, const CapturedInput& input, const HostTensor& value) {
   if (input.role == InputRole::kGiven || input.role == InputRole::kBatch) return;
   for (std::int64_t i = 0; i < value.count(); ++i) {
@@ -75,7 +75,7 @@ HostTensor drawn_tokens(const CapturedInput& input, const Shape& shape, std::uin
   return out;
 }
 
-// Numbers in [-√3, √3), whose variance is 1; zeros of any other type.
+// Made-up values: numbers in [-√3, √3), whose variance is 1; zeros of any other type.
 HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64_t seed) {
   if (!is_floating(type.dtype)) return HostTensor::zeros(type.dtype, type.shape);
   HostTensor out = HostTensor::zeros(DType::kF64, type.shape);
@@ -85,13 +85,13 @@ HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64
   return as_dtype(out, type.dtype);
 }
 
-// The whole batch of `replicas`, of which each has rows as the module's program.
+// The shape of the batch of all replicas, if each has rows as the module's program.
 Shape of_replicas(Shape shape, int replicas) {
   if (!shape.empty()) shape[0] *= replicas;
   return shape;
 }
 
-// The rows of each replica as often as it has micro-batches.
+// The tensor with each replica's rows `times` times, once for each of its micro-batches.
 HostTensor repeated(const HostTensor& value, std::int64_t times, int replicas) {
   if (times == 1) return value;
   Shape shape = value.shape;

@@ -40,7 +40,7 @@ std::string replaced_name(std::int64_t step) {
   return std::string(kReplaced) + checkpoint_name(step);
 }
 
-// The step in a name that starts with `prefix`.
+// The step that follows `prefix` in a name; nullopt: the name is no such one.
 std::optional<std::int64_t> step_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return checkpoint_step(name.substr(prefix.size()));
@@ -72,7 +72,7 @@ std::optional<std::int64_t> step_named_by(const Directory& folder, const char* p
   fail_input("checkpoint"_field, "{} names no checkpoint", file.path().string());
 }
 
-// `latest` first; then earlier steps; then later ones, which another run may have left.
+// Steps, newest first; those after `latest`, which another run may have left, come last.
 std::vector<std::int64_t> in_order_of_trust(const Directory& folder,
                                             std::vector<std::string>& warnings) {
   std::vector<std::int64_t> steps = list_steps(folder);
@@ -121,7 +121,7 @@ std::optional<Checkpoint> load_newest(const Directory& folder, Verify verify,
               "start anew in another folder, or in this one with " TRACESTEP_OPTION(overwrite));
 }
 
-// `path`: a folder of checkpoints, or a file in it that names one.
+// Opens the folder for reading. `path`: a folder of checkpoints, or a file in it that names one.
 Directory folder_at(const fs::path& path) {
   std::error_code ignored;
   const bool is_pointer = fs::is_regular_file(path, ignored);
@@ -135,7 +135,7 @@ Directory folder_at(const fs::path& path) {
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 
-// `error`: of making it.
+// Opens a folder that was to be made, or fails. `error`: that of making it, if it failed.
 Directory opened_folder(const fs::path& path, const std::error_code& error) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
@@ -152,7 +152,7 @@ std::string holder_of(const FileHandle& lock) {
   return size > 0 ? escaped({text.data(), static_cast<std::size_t>(size)}) : "";
 }
 
-// On a full disk the lock holds without a name; so does a file that is not this program's.
+// Names this process in the lock, unless the file is another program's. A full disk only warns.
 void sign(const FileHandle& lock) {
   const std::string holder = holder_of(lock);
   if (!holder.empty() && !holder.starts_with("process ")) return;

@@ -95,8 +95,8 @@ Json table_document(const SavedTensors::Table& table) {
   return Json(std::move(out));
 }
 
-// The last files of a checkpoint: the tokenizer, and the description, which ends with what `run`
-// adds to `document`.
+// Writes the last files of a checkpoint: the tokenizer, and the description, which ends with what
+// `run` adds to `document`.
 void write_run(const Directory& folder, Json document, const CheckpointRun& run) {
   if (!run.tokenizer.empty()) {
     const char* name = tokenizer_name(run.tokenizer);
@@ -140,7 +140,7 @@ Description read_description(const Directory& folder, std::int64_t step) {
   return out;
 }
 
-// A file of the checkpoint, which is as the description says.
+// Opens a file of the checkpoint; fails unless size and, if asked, checksum are those described.
 InputFile open_verified(const Directory& folder, const std::string& name,
                         const Description& description, Verify verify) {
   const Json& expected = description.document.at("files").at(name);
@@ -158,8 +158,8 @@ SafetensorsFile read_tensors(const Directory& folder, const std::string& name,
   return SafetensorsFile(open_verified(folder, name, description, verify));
 }
 
-// Whoever asks for the tokenizer uses all of it, so every byte is verified. Empty: the run had
-// none, or its version did not store it.
+// The content of the run's tokenizer, of which every byte is verified, as all of it is used. Empty:
+// the run had none, or its version did not store it.
 std::string read_tokenizer(const Directory& folder, const Description& description) {
   for (const char* name : {kTokenizerFile, kTokenizerJson}) {
     if (description.document.at("files").find(name) == nullptr) continue;

@@ -15,7 +15,7 @@ namespace tracestep {
 // odd constant.
 class Checksum1 {
  public:
-  // Every part but the last must be a multiple of 32 bytes.
+  // Adds the next bytes; every part but the last must be a multiple of 32 bytes.
   void add(std::span<const std::byte> bytes) {
     size_ += bytes.size();
     while (!bytes.empty()) {

@@ -28,7 +28,7 @@ constexpr const char* kTokenizerFiles[] = {
     "vocab.json",   "added_tokens.json", "chat_template.jinja", "merges.txt"};
 
 // --- config.json --------------------------------------------------------------------------------
-
+// The name that config.json has for the dtype of weights.
 std::string torch_name(DType dtype) {
   switch (dtype) {
     case DType::kBF16: return "bfloat16";
@@ -93,7 +93,7 @@ Json llama_document(const ModelConfig& m, DType dtype) {
   return out;
 }
 
-// The text part of a multimodal model as the family that it is alone, whose files it is written as.
+// The config.json of a multimodal model's text part as the model that it is alone.
 Json alone_document(const Json& given, const ReadModel& read) {
   constexpr const char* kOfTheWhole[] = {"vision_", "image_", "video_", "rope_", "architectures"};
   Json out = Json::object();
@@ -130,7 +130,7 @@ struct Config {
   std::string family, text;
 };
 
-// `dtype`: nullopt: what the document says of it stays.
+// The origin's config.json for this model. `dtype`: of its weights; nullopt: as the origin says.
 Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const fs::path path = what.origin / kConfig;
   if (!is_model_folder(what.origin)) InputFile(path, kWhere);  // fails, and says why
@@ -239,7 +239,7 @@ void write_weights(const Directory& folder, const Targets& targets,
 }
 
 // --- the folder ---------------------------------------------------------------------------------
-
+// Copies a file into the folder under its own name, if the file is there.
 void copy_file(const fs::path& from, const Directory& to) {
   std::error_code ignored;
   if (!fs::is_regular_file(from, ignored)) return;
@@ -249,7 +249,7 @@ void copy_file(const fs::path& from, const Directory& to) {
   output.commit();
 }
 
-// Takes the embedding's, as the largest tensor: norms may have another type.
+// The weights' dtype: the embedding's, as the largest tensor's; norms may have another one.
 DType dtype_of(const SavedTensors& weights) {
   return weights.type("token_embeddings.weight").dtype;
 }

@@ -35,7 +35,7 @@ bool has_file(const fs::path& path) {
 }
 
 // --- the files ----------------------------------------------------------------------------------
-
+// Reads the index that says in which file each tensor is.
 WeightIndex read_index(const fs::path& path) {
   return parse_weight_index(read_text_file(path, kWhere, kMostIndexBytes), path.string());
 }
@@ -134,7 +134,7 @@ Table table_of(const ReadModel& model, const Files& files, Spelling& spelled) {
   return out;
 }
 
-// Why the tensor cannot be read, for a message; empty: it can.
+// Says why the tensor cannot be read, for a message; empty: it can.
 std::string fault_of(const Held& held, const Files& files) {
   const std::string& name = held.place.name;
   if (!files.by_tensor.contains(name)) return name + " is missing";
@@ -147,7 +147,7 @@ std::string fault_of(const Held& held, const Files& files) {
   return fmt::format("{} is {}, where {} is expected", name, type.str(), held.place.shape.str());
 }
 
-// Why a tensor that is no weight of the model must not be ignored; empty: it may be.
+// Says why a tensor that is no weight of the model must not be ignored; empty: it may be.
 std::string fault_of_other(const std::string& name, const SafetensorsFile& file,
                            const ModelConfig& model) {
   const std::string shown = message_line(name, 200);

@@ -27,7 +27,7 @@ constexpr Magic kMagics[] = {
     {"version https://git-lfs"sv, {"a pointer of Git LFS", "fetch the file itself: git lfs pull"}},
 };
 
-// A zip archive begins with the header of its first member, which holds the member's name.
+// The kind of a zip archive, by the name of its first member, which its first header holds.
 ForeignFile zip_file(std::string_view start) {
   constexpr std::size_t kNameSizeAt = 26, kNameAt = 30;
   if (start.size() < kNameAt) return {"a zip archive", {}};

@@ -21,8 +21,8 @@ std::vector<double> numbers_of(const HostTensor& tensor) {
   return {all.begin(), all.end()};
 }
 
-// The frequencies of the layers with a window, or of the others as the config scales them, or as it
-// does not: scaled ones were computed from these on the way.
+// All sets of frequencies that layers use, or that scaled ones are computed from: the config's
+// without scaling, those of layers with a window, and the scaled ones.
 std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
   const RopeScaling& s = c.rope_scaling;
   ops::RopeFrequency plain{.theta = c.rope_theta,
@@ -47,7 +47,7 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
 static_assert(static_cast<int>(RopeScalingKind::kLongRope) ==
               static_cast<int>(ops::RopeScale::kLongRope));
 
-// Numbers of a narrow type are rounded, those of a wide one were computed in float32.
+// The error that a stored number may have: narrow types are rounded, wide ones were float32.
 double tolerance_of(DType dtype) {
   if (dtype == DType::kBF16) return 1.0 / 128;
   return dtype == DType::kF16 ? 1.0 / 512 : 1e-5;
@@ -79,7 +79,7 @@ std::string fault_of_frequencies(const HostTensor& tensor, const ModelConfig& c)
       all.back().of(static_cast<double>(at)));
 }
 
-// The last two dimensions are of queries and keys.
+// Says why it is no mask of queries and keys, its last two dimensions; empty: it is one.
 std::string fault_of_mask(const HostTensor& mask) {
   const Shape& shape = mask.shape;
   if (shape.rank() < 2 || shape.back(0) != shape.back(1)) {

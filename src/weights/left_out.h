@@ -17,7 +17,7 @@ namespace tracestep {
 // saves.
 bool is_buffer(std::string_view name);
 
-// How the buffer contradicts the config; empty: it agrees. **Memory** of the host: the tensor.
+// Says how the buffer contradicts the config; empty: it agrees. **Memory** of the host: the tensor.
 std::string fault_of_buffer(const SafetensorsFile& file, const std::string& name,
                             const ModelConfig& model);
 

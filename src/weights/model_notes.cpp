@@ -25,7 +25,7 @@ void add_note(const std::string& line) {
   if (std::ranges::find(notes(), line) == notes().end()) notes().push_back(line);
 }
 
-// has_own_head(), asked once for each file, as a grid has many cells.
+// Asks has_own_head() once for each file, as a grid has many cells.
 bool holds_own_head(const std::shared_ptr<const ReadModel>& file) {
   static std::map<std::shared_ptr<const ReadModel>, bool> all;
   const auto found = all.find(file);

@@ -42,8 +42,8 @@ struct Initial {
 constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
                            kHeadWeight = "lm_head.weight";
 
-// A tied embedding is the head as well, whose products want small weights. Of adapters A has the
-// variance of PEFT's, 1/(3·in), and B is zero.
+// How a parameter is initialized. A tied embedding has small values, as it is the head as well. Of
+// adapters A has the variance of PEFT's, 1/(3·in), and B is zero.
 Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
   if (name.ends_with(kAdapterB)) return {};
   if (name.ends_with(kAdapterA)) {
@@ -152,7 +152,7 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 namespace {
 
-// Magnitudes or scales of codes as this model has them, where other ranks saved them; else nothing.
+// Magnitudes or scales of codes as this model has them; nullopt: they have that shape, or no such.
 std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
                                             const TensorView& value) {
   const Type type = to.type(name);
@@ -251,7 +251,7 @@ bool fill_on(ValueFiller& filler, const Store& store, const std::string& name,
   return true;
 }
 
-// Codes of weights are made anew, as behind Store::set().
+// Zeroes the states that say whether codes of weights are valid, so that these are made anew.
 void forget_codes(Store& store) {
   for (const std::string& name : store.names(LeafKind::kState)) {
     if (name.starts_with(kFoundPrefix)) store.zero(name);
@@ -320,7 +320,7 @@ bool is_of_vocabulary(std::string_view name) {
   return name == kEmbeddingTable || name == kHeadWeight;
 }
 
-// Weights without adapters are the base of any: these stay as they are.
+// Loads all weights; adapters stay as they are if the file has none, as it may be their base.
 void load_parameters(const WholeTensors& to, const SavedTensors& from) {
   const std::string where = from.path().string();
   const std::vector<std::string> names = to.weights(), given = from.names();
@@ -412,7 +412,7 @@ SavedTensors::Metadata metadata_of(const ModelConfig& config) {
 
 namespace {
 
-// `From`: a store, or WholeTensors.
+// Host copies of tensors whose names start with `prefix`. `From`: a store, or WholeTensors.
 template <class From>
 std::map<std::string, HostTensor> tensors_of(const From& from, LeafKind kind,
                                              std::string_view prefix) {

@@ -27,8 +27,8 @@ constexpr std::int64_t kBlocksAtOnce =
     1024;  // are widened; with fewer, threads take longer to start
 constexpr std::array<float, 256> kDynamic = std::to_array(DynamicValues().at);
 
-// The smallest numbers that are nearer to a value than to the one before it. What is compared,
-// `above - x < x - below` in float32, only turns true as x grows.
+// For each code but 0 the smallest number that is nearer to its value than to the one before. The
+// test, `above - x < x - below` in float32, turns true once as x grows.
 std::array<float, 15> first_of_codes() {
   std::array<float, 15> out{};
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -41,7 +41,7 @@ std::array<float, 15> first_of_codes() {
   return out;
 }
 
-// The codes of a block, two a byte; returns its largest magnitude.
+// Writes the codes of a block, two in a byte; returns its largest magnitude.
 float code_block(const float* x, std::uint8_t* codes) {
   static const std::array<float, 15> firsts = first_of_codes();
   float most = 0.0F;
@@ -58,7 +58,7 @@ float code_block(const float* x, std::uint8_t* codes) {
   return most;
 }
 
-// The codes and magnitudes of `count` blocks, of which `first` is the first.
+// Writes the largest magnitudes and the codes of `count` blocks of the weight from `first` on.
 void code_blocks(const TensorView& weight, std::int64_t first, std::int64_t count, float* most,
                  std::uint8_t* codes) {
   const std::size_t block_bytes = kNf4Block * size_of(weight.dtype);
@@ -107,7 +107,7 @@ Nf4Weights to_nf4(const TensorView& weight) {
 
 namespace {
 
-// Blocks with one scale, by the number of scales.
+// The number of blocks that share a scale, by the number of scales.
 std::int64_t group_of(std::int64_t scales, std::int64_t blocks) {
   return scales == ceil_div(blocks, kNf4Group) ? kNf4Group
                                                : blocks / std::max<std::int64_t>(scales, 1);

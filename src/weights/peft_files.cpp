@@ -51,8 +51,8 @@ class Places {
         shapes_(parameter_shapes(model)),
         places_(tensors_in_family(family, model, shapes_)) {}
 
-  // The place of the weight of a product. Error{kUsage} where the files have it joined with others:
-  // the adapter of all of them is another one.
+  // The place in the files of a product's weight. Error{kUsage} where files have it joined with
+  // others, as one adapter would serve all of them.
   const FamilyTensor& of(std::string_view product) const {
     const std::string weight = std::string(product) + std::string(kWeight);
     const auto found = places_.find(weight);
@@ -66,7 +66,7 @@ class Places {
                 "merge the adapters into the weights (export)");
   }
 
-  // "model.layers.0.self_attn.q_proj"
+  // The module of a product in the files: "model.layers.0.self_attn.q_proj".
   std::string module_of(std::string_view product) const {
     const std::string& name = of(product).name;
     return name.substr(0, name.size() - kWeight.size());
@@ -75,7 +75,7 @@ class Places {
     return std::string(kTheirs) + module_of(product_of(adapter)) + std::string(which_of(adapter));
   }
 
-  // A weight that is trained whole.
+  // The name in PEFT's files of a weight that is trained whole.
   std::string name_of_whole(std::string_view weight) const {
     return std::string(kTheirs) + whole(weight).name;
   }
@@ -102,7 +102,7 @@ class Places {
     return out;
   }
 
-  // The rows of B are those of the weight, in the family's order.
+  // The matrix of an adapter with the rows of B in the order of `direction`, as the weight's are.
   HostTensor moved(Rows direction, std::string_view adapter, const HostTensor& from) const {
     FamilyTensor place = of(product_of(adapter));
     if (which_of(adapter) == kAdapterA || place.turned == 0) return from;
@@ -135,8 +135,8 @@ std::string last_name(std::string_view path) {
   return std::string(path.substr(path.rfind('.') + 1));
 }
 
-// PEFT takes a module whose name ends with a target: the last names, where that hits the adapted
-// modules alone, and else their whole names.
+// The targets by which PEFT takes the adapted modules alone: their last names if no other module
+// ends with one, else their whole names.
 std::vector<std::string> targets_for(const std::set<std::string>& adapted,
                                      const std::vector<std::string>& modules) {
   std::set<std::string> names;
@@ -210,7 +210,7 @@ void load_adapters(const WholeTensors& to, const RunSpec& run) {
   }
 }
 
-// W + scale·B·A, row by row.
+// The merged weight in float32, W + scale·B·A, computed row by row.
 HostTensor with_adapter(const HostTensor& weight, const HostTensor& a, const HostTensor& b,
                         double scale) {
   HostTensor out = as_dtype(weight, DType::kF32);

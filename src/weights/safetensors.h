@@ -32,8 +32,8 @@ class SafetensorsFile {
     std::uint64_t begin = 0, end = 0;  // The range of its bytes, from the start of the data.
   };
 
-  // Errors: kInput naming the file and the tensor when the file is not a regular file or breaks
-  // any rule of the format.
+  // Reads the header. Errors: kInput naming the file and the tensor when the file is not a regular
+  // file or breaks any rule of the format.
   explicit SafetensorsFile(const std::filesystem::path& path);
   explicit SafetensorsFile(InputFile file);
 
@@ -49,7 +49,7 @@ class SafetensorsFile {
   // The tensor's type, without reading its bytes. Errors: kInput when it is missing or has a dtype
   // or rank that HostTensor cannot hold.
   Type type(std::string_view name) const;
-  // Errors: as type(); also when the file was truncated after it was opened.
+  // Reads the tensor. Errors: as type(); also when the file was truncated after it was opened.
   HostTensor read(std::string_view name) const;
   // Fills `out` with the tensor's bytes from `offset` on. The range must lie within the tensor.
   void read_part(const Entry& entry, std::uint64_t offset, std::span<std::byte> out) const {
@@ -75,9 +75,9 @@ class SafetensorsOutput {
  public:
   using Metadata = std::map<std::string, std::string>;
 
-  // `metadata` is added to {"format": "pt"}, which other readers require, and the mark of our
-  // files. Errors (all members): kUsage for a name that the format cannot hold, kOutput as
-  // OutputFile.
+  // Begins a file. `metadata` is added to {"format": "pt"}, which other readers require, and the
+  // mark of our files. Errors (all members): kUsage for a name that the format cannot hold, kOutput
+  // as OutputFile.
   SafetensorsOutput(const std::filesystem::path& path, const TensorTypes& types,
                     const Metadata& metadata = {});
   SafetensorsOutput(const Directory& folder, const std::string& name, const TensorTypes& types);

@@ -146,7 +146,7 @@ class HeaderEvents : public JsonEvents {
          seen);
   }
 
-  // Called for a value that is neither in a list of numbers nor an expected string.
+  // Fails for a value that is neither in a list of numbers nor an expected string.
   void scalar(const std::string& what) const {
     switch (place_) {
       case Place::kStart: fail(file_, "the header is not a JSON object");
@@ -204,7 +204,7 @@ void check_text(const std::string& file, std::string_view text) {
 }
 
 // --- the tensors --------------------------------------------------------------------------------
-
+// Fails unless the tensor has as many bytes as its dtype and shape need.
 void check_size(const std::string& file, const Entry& entry) {
   const std::string shown = message_line(entry.name, kShownBytes);
   if (entry.begin > entry.end) {
@@ -236,7 +236,7 @@ void check_names(const std::string& file, const std::vector<Entry>& entries) {
        message_line(*twice, kShownBytes));
 }
 
-// The tensors must cover the data exactly: no holes, no overlap, nothing after the last.
+// Sorts the tensors and fails unless they cover the data exactly: no holes, no overlap, no rest.
 void check_layout(const std::string& file, std::vector<Entry>& entries, std::uint64_t data_bytes) {
   std::ranges::sort(entries, {}, [](const Entry& e) { return std::tie(e.begin, e.end, e.name); });
   std::uint64_t expected = 0;
@@ -255,7 +255,7 @@ void check_layout(const std::string& file, std::vector<Entry>& entries, std::uin
   }
 }
 
-// An upper bound, to reserve the vector once: growing it would take up to three times its memory.
+// The most tensors there may be, to reserve the vector once: growing takes up to thrice its memory.
 std::size_t most_tensors(std::string_view text) {
   constexpr std::string_view kShortest = R"("":{"dtype":"U8","shape":[],"data_offsets":[0,1]},)";
   const auto objects = static_cast<std::size_t>(std::ranges::count(text, '{'));

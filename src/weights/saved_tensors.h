@@ -31,7 +31,7 @@ class TensorSource {
   virtual std::vector<std::string> names() const = 0;
   virtual bool has(std::string_view name) const = 0;
   virtual std::filesystem::path path() const = 0;
-  // Type and values of a tensor. Both throw as SafetensorsFile.
+  // The type and the values of a tensor. Both functions throw as SafetensorsFile.
   virtual Type type(std::string_view name) const = 0;
   virtual HostTensor read(std::string_view name) const = 0;
 };
@@ -69,7 +69,7 @@ class SavedTensors {
   }
   // The file, or the folder of several.
   std::filesystem::path path() const { return source_->path(); }
-  // Type and values of a tensor. Both throw as SafetensorsFile.
+  // The type and the values of a tensor. Both functions throw as SafetensorsFile.
   Type type(std::string_view name) const { return source_->type(name); }
   HostTensor read(std::string_view name) const { return source_->read(name); }
 

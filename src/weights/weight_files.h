@@ -25,7 +25,7 @@ void refuse_foreign_weights(const std::filesystem::path& folder);
 // How many bytes of a file are enough to recognise it.
 inline constexpr std::size_t kForeignStart = 512;
 
-// `start`: the first kForeignStart bytes of the file, or all of it.
+// Recognises a file. `start`: its first kForeignStart bytes, or all of it.
 ForeignFile foreign_file(std::span<const std::byte> start);
 
 // The index of weights in several safetensors files, as transformers writes it: the file of each

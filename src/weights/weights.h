@@ -29,7 +29,7 @@ Weights open_weights(const std::filesystem::path& path);
 // The weights of `checkpoint`, in the folder `path`.
 Weights weights_of(const std::filesystem::path& path, const Checkpoint& checkpoint);
 
-// Where the tokenizer of a file of weights is saved: W.safetensors.tokenizer.
+// The path where the tokenizer of a file of weights is saved: W.safetensors.tokenizer.
 std::filesystem::path tokenizer_beside(const std::filesystem::path& weights);
 
 // In the functions below `weights` is nullptr for new weights, and `asked` is nullptr if no

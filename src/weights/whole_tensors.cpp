@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// The part of one of `parts` of a tensor, padded with zeros.
+// The elements of part `index` of `parts` equal ones of a tensor, padded with zeros.
 HostTensor vector_of(const HostTensor& whole, std::int64_t parts, std::int64_t index) {
   const OwnPart own = own_part_of(whole.count(), parts, index);
   HostTensor out = HostTensor::zeros(whole.dtype, {part_count(whole.count(), parts)});
@@ -73,7 +73,7 @@ bool WholeTensors::has_parts() const {
   return false;
 }
 
-// The name of a state ends with its parameter's name, and codes begin with their weight's.
+// How ranks hold a tensor: states, which end with a parameter's name, as that, codes as a weight.
 WholeTensors::Held WholeTensors::held(std::string_view name) const {
   const Type& here = first().at(name).type;
   if (const std::string_view weight = weight_of_part(name); !weight.empty()) {

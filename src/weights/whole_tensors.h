@@ -27,8 +27,8 @@ class WholeTensors {
  public:
   // The tensors of a single rank, which holds everything.
   explicit WholeTensors(Store& store) : stores_{&store} {}
-  // `stores`: those of this process's ranks, in order. `parameters`: the shape of every whole
-  // weight. `choice`: how ranks divide them. `group`: the communicator of the first of these ranks.
+  // The tensors of several ranks. `stores`: of this process's ranks, in order. `parameters`: shapes
+  // of whole weights. `choice`: how ranks divide them. `group`: the first rank's communicator.
   WholeTensors(std::vector<Store*> stores, std::map<std::string, Shape> parameters,
                const Parallel& choice, Communicator* group);
 

@@ -27,12 +27,12 @@ inline Operand dense(HostTensor tensor) {
   return {std::move(tensor), shape, contiguous_strides(shape)};
 }
 
-// `values` rounded to `dtype` (f32, bf16, f16).
+// A tensor of `values`, rounded to `dtype` (f32, bf16, f16).
 HostTensor floats(DType dtype, const Shape& shape, std::span<const float> values);
-// Pseudo-random values in [-1, 1), the same for the same seed.
+// A tensor of pseudo-random values in [-1, 1), the same for the same seed.
 HostTensor random_floats(DType dtype, const Shape& shape, unsigned seed);
 HostTensor integers(const Shape& shape, std::span<const std::int64_t> values);
-// All elements as doubles.
+// Returns all elements as doubles.
 std::vector<double> values_of(const HostTensor& tensor);
 
 struct RunOptions {

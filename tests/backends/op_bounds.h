@@ -10,18 +10,18 @@
 
 namespace tracestep::testing {
 
-// The answer, rounded to the result's dtype.
+// Holds the result to the answer, rounded to the result's dtype.
 std::string exact_fault(const HostTensor& actual, const HostTensor& answer);
 
-// Each element within a bound of its own: one rounding of the result, plus 16·2^-24 of its terms.
+// Holds each element to a bound of its own: one rounding of it, plus 16·2^-24 of its terms.
 std::string terms_fault(const HostTensor& actual, const std::vector<double>& answer,
                         const std::vector<double>& terms);
 
-// Each element the answer, or one of the two numbers of its dtype on either side of it.
+// Holds each element to the answer, or one of the two numbers of its dtype on either side of that.
 std::string beside_fault(const HostTensor& actual, const std::vector<double>& answer);
 
-// No worse than twice what the op's parts do in the same dtype, plus `floor` and half a rounding of
-// the largest element, for parts that happen to be exact.
+// Holds the result to twice the error of the op's parts in the same dtype, plus `floor` and half a
+// rounding of the largest element, for parts that happen to be exact.
 std::string parts_fault(const HostTensor& actual, const HostTensor& parts,
                         const std::vector<double>& answer, double floor);
 

@@ -80,7 +80,7 @@ struct Unsupported {
 };
 const std::vector<Unsupported>& unsupported_ops();
 
-// --- by family, for op_tests() -----------------------------------------------------------------
+// --- the records of each family, for op_tests() ------------------------------------------------
 std::vector<OpTest> elementwise_tests();
 std::vector<OpTest> movement_tests();
 std::vector<OpTest> product_tests();
@@ -97,15 +97,15 @@ inline const std::vector<DType> kAllTypes{DType::kF32, DType::kBF16, DType::kF16
 Operand plain(Shape shape, double low = -2.0, double high = 2.0);
 Operand stored(Shape shape, Stored how, double low = -2.0, double high = 2.0);
 Operand wide(Shape shape, double low = -2.0, double high = 2.0);
-// i64 in [0, size).
+// An operand of i64 indices in [0, size).
 Operand indices(Shape shape, std::int64_t size);
-// The rank-0 i64 `value`.
+// An operand that is the i64 `value`, of rank 0.
 Operand position(std::int64_t value);
 Operand constant(Operand operand);
 OpCase for_gpus(OpCase one);
-// Odd, prime, empty, one-wide and strided shapes for an op on `count` operands of one shape.
+// Cases of odd, prime, empty, one-wide and strided shapes for an op on `count` equal operands.
 std::vector<OpCase> elementwise_cases(int count, double low = -2.0, double high = 2.0);
-// An op that is held to twice the error of its decomposition.
+// The record of an op that is held to twice the error of its decomposition.
 OpTest composite(std::string op, std::vector<OpCase> cases, std::vector<int> gradient_outputs);
 // Copies cases with other ranges or attributes.
 std::vector<OpCase> with_attrs(std::vector<OpCase> cases, const Attrs& attrs);

@@ -21,7 +21,7 @@ struct BuildOptions {
   std::vector<int> results = {};
 };
 
-// Leaves "x0", "x1", … as stored; outputs "y0", "y1", …
+// Builds the program of a case: leaves "x0", "x1", … as stored; outputs "y0", "y1", …
 Program build_program(const OpTest& test, const OpCase& c, const BuildOptions& options);
 // Adds a rank-0 output "loss" to that program: the sum of the differentiable results, weighted by
 // the inputs "w0", "w1", …
@@ -34,7 +34,7 @@ Tensors leaf_values(const Program& program, const OpCase& c);
 std::vector<OpTest> records(bool (*wanted)(const OpTest&));
 std::string name_of_record(const ::testing::TestParamInfo<OpTest>& of);
 
-// "rms_norm case 3 f32: [5,7] transposed [7]"
+// Names a case: "rms_norm case 3 f32: [5,7] transposed [7]".
 std::string describe(const OpTest& test, std::size_t index, DType dtype);
 
 }  // namespace tracestep::testing

@@ -38,7 +38,7 @@ class RandomChecks {
   using DeviceMaker = std::function<std::unique_ptr<Device>(const Wish&)>;
   explicit RandomChecks(DeviceMaker make = {});
 
-  // The first thing that does not hold; empty: everything does.
+  // Names the first thing that does not hold; empty: everything does.
   std::string fault_in(const RandomCase& random);
   const RandomShares& shares() const { return shares_; }
 
@@ -75,8 +75,8 @@ struct ObservedNode {
 std::vector<ObservedNode> observed_nodes(Device& device, const Program& program,
                                          const Tensors& leaves);
 
-// A result that is further from the float64 answer than the record of its op allows, with the node;
-// empty: there is none.
+// Names the first result, with its node, that is further from the float64 answer than the record of
+// its op allows; empty: there is none.
 std::string first_inexact_result(const Program& program, const std::vector<ObservedNode>& observed,
                                  Device& device, Device& reference);
 

@@ -8,7 +8,7 @@
 
 namespace tracestep {
 
-// Why no terminal can be made here; empty: one can.
+// Says why no terminal can be made here; empty: one can.
 std::string no_terminal();
 
 // The text that the program prints to a terminal of so many columns: output, or messages.

@@ -6,8 +6,8 @@
 
 namespace tracestep {
 
-// A CPU whose kernels do an operation in a nanosecond, besides a microsecond each; it
-// was made from steps in fp32.
+// A calibration of a CPU whose kernels do an operation in a nanosecond, besides a microsecond each.
+// Its steps were in fp32.
 Calibration planted_calibration(Json identity);
 
 }  // namespace tracestep

@@ -28,7 +28,7 @@ struct RunHow {
 
 ProgramRun run_tracestep(const std::vector<std::string>& arguments, const RunHow& how = {});
 
-// `text` as the words of a command line: separated by spaces, '...' kept together.
+// Splits `text` into the words of a command line: at spaces, '...' kept together.
 std::vector<std::string> words_of(const std::string& text);
 
 }  // namespace tracestep

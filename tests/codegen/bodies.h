@@ -9,8 +9,8 @@
 
 namespace tracestep::testing {
 
-// By name, as text: what a step makes of residuals, norms, rotations and gradients, and ops of
-// every kind.
+// Bodies of fused kernels as text, by name: what a step makes of residuals, norms, rotations and
+// gradients, and ops of every kind.
 const std::map<std::string, std::string>& fused_bodies();
 
 // The kernel for a body whose operands are dense, `alignment` bytes aligned.

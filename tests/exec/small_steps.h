@@ -11,10 +11,10 @@ namespace tracestep::testing {
 
 RunSpec small_step(Mode mode, Granularity ops, AttentionForm attention = AttentionForm::kNaive);
 
-// Random token ids, others for another round; a learning rate of 0.01 for the rank-0 inputs.
+// Sets random token ids, others for another round, and 0.01 for all rank-0 inputs, such as rates.
 void set_inputs(Executor& executor, int round = 0);
 
-// Every output of three runs on three batches, and the parameters after them.
+// Runs on three batches; returns every output of each, and the parameters after them.
 std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const Program& program,
                                                Device& device);
 std::vector<std::vector<std::byte>> results_of(ExecutorKind kind, const RunSpec& spec,

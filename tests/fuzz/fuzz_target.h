@@ -44,7 +44,7 @@ inline void require(bool condition) {
   if (!condition) std::abort();
 }
 
-// True if `read` took the bytes. A refusal is a message that can be shown.
+// True if `read` took the bytes. Aborts unless a refusal has a message that can be shown.
 template <class Read>
 bool accepts(Read&& read) {
   try {

@@ -52,8 +52,9 @@ TEST(CpuPlansTest, WhatThreadsShareIsBounded) {
     EXPECT_EQ(plan.shares_a, plan.shared_a_floats() > 0);
     EXPECT_EQ(plan.shares_b, plan.shared_b_floats() > 0);
     // Else nobody would gain.
-    EXPECT_TRUE(!plan.shares_a || plan.blocks_n > 1 || plan.shares_b);
-    EXPECT_TRUE(!plan.shares_b || plan.blocks_m > 1 || plan.shares_a);
+    EXPECT_TRUE(!plan.shares_a || plan.blocks_n > 1);
+    EXPECT_TRUE(!plan.shares_b || plan.blocks_m > 1);
+    EXPECT_FALSE(plan.shares_a && plan.shares_b);
     for (const auto& [panel, blocks] : {std::pair{plan.panel_blocks, plan.blocks_m},
                                         {plan.panel_blocks_n, plan.blocks_n},
                                         {plan.panel_blocks_k, plan.blocks_k}}) {
@@ -112,8 +113,8 @@ TEST(CpuPlansTest, ManyThreadsShareWhatIsPackedAndTwoDoNot) {
     EXPECT_TRUE(wide.shares_a && !wide.shares_b) << "the smaller one";
     const GemmPlan tall = plan_gemm(1, 3072, 512, 768, dtype, dtype, 16);
     EXPECT_TRUE(tall.shares_b && !tall.shares_a) << "the smaller one";
-    const GemmPlan deep = plan_gemm(1, 2048, 2048, 8192, dtype, dtype, 16);
-    EXPECT_TRUE(deep.shares_a && deep.shares_b) << "neither fits whole";
+    const GemmPlan deep = plan_gemm(1, 512, 768, 16384, dtype, dtype, 16);
+    EXPECT_TRUE(deep.shares_a && deep.panel_blocks_k < deep.blocks_k) << "part of K at a time";
     EXPECT_FALSE(plan_gemm(1, 512, 768, 768, dtype, dtype, 2).shares_a);
     EXPECT_FALSE(plan_gemm(48, 128, 128, 64, dtype, dtype, 16).shares_a);
   }

@@ -22,9 +22,9 @@ struct Backend {
 };
 
 const std::vector<Backend>& backends_under_test();
-// Error{kUsage} for a name that is not under test.
+// The back end with this name. Error{kUsage} for a name that is not under test.
 const Backend& backend_named(const std::string& name);
-// The names, for parameters of test suites.
+// The names of back ends under test, for parameters of test suites.
 std::vector<std::string> backend_names();
 
 }  // namespace tracestep::testing

@@ -17,7 +17,7 @@ class DeferringDevice final : public WrappedDevice {
   explicit DeferringDevice(std::unique_ptr<Device> device);
   ~DeferringDevice() override;
 
-  // Bytes are free for the address sanitizer when the queue comes to where they were freed.
+  // The allocator, which frees bytes for the address sanitizer when the queue comes to their free.
   Allocator& allocator() override;
   std::unique_ptr<PreparedKernel> prepare(KernelSpec spec) override;
   void copy_in(void* device, const void* host, std::int64_t bytes) override;

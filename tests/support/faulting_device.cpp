@@ -41,7 +41,7 @@ void FaultingDevice::count_launch(const std::string& op) {
   }
 }
 
-// All bits set are NaN in every floating format.
+// Fills a result with NaN: in every floating format, all bits set are NaN.
 void FaultingDevice::spoil(void* result, const OperandSpec& spec) {
   if (result == nullptr) return;  // empty, or nobody reads it
   const auto bytes = spec.shape.product() * static_cast<std::int64_t>(size_of(spec.dtype));

@@ -30,7 +30,7 @@ class FaultingDevice final : public WrappedDevice {
     WrappedDevice::synchronize();
   }
 
-  // The next fault: at this launch from now on.
+  // Sets when the next fault comes: at this launch from now on.
   void break_after(int launches) { launches_left_ = launches; }
   int launches_left() const { return launches_left_; }
   // Works again, as if the device had been replaced.

@@ -9,7 +9,7 @@
 namespace tracestep::testing {
 namespace {
 
-// Calls f(read, write) for the type that holds `dtype`: element to double and back.
+// Reads element `i` of a tensor of any dtype as a double.
 double read_element(const TensorView& t, std::size_t i) {
   const std::byte* at = t.bytes.data() + i * size_of(t.dtype);
   const auto load = [at](auto value) {

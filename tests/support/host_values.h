@@ -13,12 +13,12 @@ namespace tracestep::testing {
 
 std::vector<double> to_doubles(const TensorView& tensor);
 
-// The values in `dtype`, rounded to nearest even (integers towards zero, booleans to 0 or 1).
+// A tensor of the values, rounded to nearest even (integers towards zero, booleans to 0 or 1).
 HostTensor from_doubles(DType dtype, const Shape& shape, std::span<const double> values);
 HostTensor converted(const TensorView& tensor, DType dtype);
 
-// Uniform in [low, high], a function of the name alone; whole numbers for integers, 0 or 1 for
-// booleans (both, where the range holds both).
+// A tensor of values uniform in [low, high], by the name alone; whole numbers for integers, 0 or 1
+// for booleans (both, where the range holds both).
 HostTensor random_tensor(const Type& type, std::string_view name, double low = -2.0,
                          double high = 2.0);
 

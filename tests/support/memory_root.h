@@ -13,7 +13,7 @@ namespace tracestep::testing {
 
 class MemoryRoot {
  public:
-  // `available_bytes`: as the kernel reports it.
+  // Writes a machine with so many bytes available, as the kernel reports them.
   explicit MemoryRoot(std::int64_t available_bytes) {
     folder_.write("proc/meminfo", fmt::format("MemTotal:     99999999 kB\nMemFree:    1 kB\n"
                                               "MemAvailable: {} kB\n",
@@ -34,7 +34,7 @@ class MemoryRoot {
   }
 
   std::string path() const { return folder_.path().string(); }
-  // The variable of the environment by which a process takes it.
+  // The variable of the environment by which a process takes this for its machine.
   std::string variable() const { return "TRACESTEP_SYSTEM_ROOT=" + path(); }
   const TempFolder& folder() const { return folder_; }
 

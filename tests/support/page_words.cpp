@@ -7,7 +7,7 @@ namespace tracestep::testing {
 
 namespace {
 
-// The place behind the element that begins at `at`, which may hold others of its kind.
+// Finds the end of the element that begins at `at`, which may hold others of its kind.
 std::size_t end_of_element(const std::string& page, std::size_t at, const std::string& open,
                            const std::string& close) {
   int depth = 1;

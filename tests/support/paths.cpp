@@ -5,7 +5,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Test programs lie in its folder tests/.
+// The folder of the build, in whose folder tests/ test programs lie.
 fs::path build_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path();
 }

@@ -15,7 +15,7 @@ Dims RandomOps::all_axes(const Shape& shape) {
   return out;
 }
 
-// --- ends ---------------------------------------------------------------------------------------
+// --- outputs and the loss, of values that nothing reads -----------------------------------------
 std::vector<Val> RandomOps::unread() const {
   std::vector<bool> is_read(b_.program().values.size(), false);
   for (const Node& node : b_.program().nodes) {

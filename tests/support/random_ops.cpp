@@ -80,7 +80,7 @@ void RandomOps::add_calls(std::int64_t count) {
   }
 }
 
-// --- families -----------------------------------------------------------------------------------
+// --- a call of each family ----------------------------------------------------------------------
 void RandomOps::elementwise() {
   const OpDef& op = *dice_.pick(elementwise_ops().arithmetic);
   const Type type = item().value.type();
@@ -92,7 +92,7 @@ void RandomOps::elementwise() {
   for (Val v : b_.call(op, operands)) keep(v, 16.0);
 }
 
-// Leaves alone are compared: computed values might differ by a rounding from pass to pass.
+// Compares leaves alone: computed values might differ by a rounding from pass to pass.
 void RandomOps::compare_and_select() {
   const Type type{dice_.pick({DType::kF32, DType::kBF16, DType::kI64, DType::kI32}), new_shape()};
   const LeafRange few = is_floating(type.dtype) ? LeafRange{} : LeafRange{1.0, 4.0};
@@ -269,7 +269,7 @@ void RandomOps::rotate() {
   keep(ops::rope(x, ops::rope_table(b_, tokens, width, {}), dice_.chance(0.3)), 4.0);
 }
 
-// The codes of a weight that an update wrote, and their scale.
+// Makes codes of a weight that an update wrote, and their scale.
 std::vector<Val> RandomOps::refreshed(Attrs attrs, Val last) {
   attrs.set("dtype", DType::kF8E4M3);
   attrs.set("largest", AttrValue(448.0));
@@ -363,7 +363,7 @@ void RandomOps::multiply() {
   }
 }
 
-// A product whose first row is added to one tensor, and the others to another.
+// Calls a product whose first row is added to one tensor, and the others to another.
 void RandomOps::multiply_rows(std::vector<Val> operands, const Attrs& attrs, const Shape& shape) {
   const DType dtype = operands[0].dtype();
   const auto k = static_cast<double>(operands[0].type().count() / shape[0]);
@@ -373,7 +373,7 @@ void RandomOps::multiply_rows(std::vector<Val> operands, const Attrs& attrs, con
   for (const Val& sum : sums) keep(sum, 4.0 * k + 2.0);
 }
 
-// A product that ends with SwiGLU, or with its gradients: of programs without gradients.
+// Calls a product that ends with SwiGLU, or with its gradients; not where gradients must flow.
 void RandomOps::multiply_gated() {
   const DType dtype = item().value.dtype();
   const std::int64_t rows = dice_.between(1, 6), width = dice_.between(1, 6),
@@ -393,7 +393,7 @@ void RandomOps::multiply_gated() {
   keep(b_.call1("matmul_swiglu_grad", {x, w, gate_up}), 2.5 * reach);
 }
 
-// A product of one row, with some of what may be around it: of programs without gradients.
+// Calls a product of one row, with some of what may be around it; not where gradients must flow.
 void RandomOps::multiply_row() {
   const DType dtype = item().value.dtype();
   const std::int64_t k = 8 * dice_.between(1, 3), units = dice_.between(1, 5);
@@ -477,7 +477,7 @@ void RandomOps::attend() {
   keep(ops::attention(q, k, v, options), 2.0);
 }
 
-// A block of 4-bit weights, whose largest is at most |scale| + |offset|.
+// Widens a block of 4-bit weights, whose largest is at most |scale| + |offset|.
 void RandomOps::widen() {
   const Shape shape = dice_.pick<Shape>({{64}, {2, 32}, {16, 4}});
   Shape pairs = shape;
@@ -491,7 +491,7 @@ void RandomOps::widen() {
        4.0);
 }
 
-// Attention of new tokens over caches that have room for them and some more.
+// Calls attention of new tokens over caches that have room for them and some more.
 void RandomOps::keep_with_cache(Val q, Val k, Val v) {
   const std::int64_t tokens = q.dim(2), keys = tokens + dice_.between(0, 4);
   Shape cache = k.shape();
@@ -559,8 +559,8 @@ void RandomOps::add_updates() {
   if (dice_.chance(0.1)) update_by_coded_adamw();
 }
 
-// The new value must not be made of another state, which may have been updated
-// before.
+// Updates a state in place. The new value must not be made of another state, which may have been
+// updated before.
 void RandomOps::update_in_place(Val state) {
   const Val x = ops::copy(new_leaf(LeafKind::kInput, state.type()));
   b_.update(state, ops::add(ops::affine(state, 0.5), x));
@@ -591,8 +591,8 @@ void RandomOps::update_by_moving(Val state) {
   b_.update(state, there);
 }
 
-// Moments that codes hold as they are, so that the weight does not depend on how others are
-// rounded.
+// Updates by moments that codes hold as they are, so that the weight does not depend on how others
+// are rounded.
 void RandomOps::update_by_coded_adamw() {
   const Type type = f32(new_shape());
   const Val p = new_leaf(LeafKind::kParameter, type), g = new_leaf(LeafKind::kInput, type);

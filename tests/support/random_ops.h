@@ -19,7 +19,7 @@ class Dice {
  public:
   explicit Dice(std::uint64_t seed) : rng_(seed, "program") {}
 
-  // low, low + 1, …, high
+  // Draws one of low, low + 1, …, high.
   std::int64_t between(std::int64_t low, std::int64_t high) {
     return low + static_cast<std::int64_t>(
                      rng_.below(next_++, static_cast<std::uint64_t>(high - low + 1)));
@@ -46,17 +46,17 @@ struct LeafRange {
 
 class RandomOps {
  public:
-  // `differentiable`: gradients can flow from every floating value to every leaf that it depends
-  // on.
+  // Draws calls into `builder`. `differentiable`: gradients can flow from every floating value to
+  // every leaf that it depends on.
   RandomOps(Builder& builder, Dice& dice, bool differentiable);
 
   void add_calls(std::int64_t count);
   // Gives some of the states, and a parameter, new values. Nothing may be added afterwards that
   // reads a state or a parameter.
   void add_updates();
-  // Results that no call reads, but for those that are part of a state or a parameter.
+  // Makes outputs of results that no call reads, but for parts of a state or a parameter.
   void add_outputs();
-  // The sum of the means of such results: the rank-0 float32 output "loss".
+  // Adds up the means of such results: the rank-0 float32 output "loss".
   void add_loss();
 
   // The ranges of leaves that do not have the usual one.
@@ -112,15 +112,15 @@ class RandomOps {
   Val new_leaf(LeafKind kind, const Type& type, LeafRange range = {});
   Val indices(const Shape& shape, std::int64_t size);
   Shape new_shape(int least_rank = 0);
-  // A floating value, made smooth where gradients must flow.
+  // Picks a floating value, made smooth where gradients must flow.
   Item item();
-  // An item as a value of this type, no element larger than `reach`.
+  // Picks an item as a value of this type, with no element larger than `reach`.
   Val operand(const Type& type, double reach = 2.0);
-  // An operand with elements in [0.5, 2].
+  // Picks an operand with elements in [0.5, 2].
   Val positive(const Type& type);
   Val within(Item x, double reach);
   Val in_dtype(Val x, DType dtype);
-  // x's elements in row-major order, some of them, or all of them repeated.
+  // Gives x another shape: its elements in row-major order, some of them, or all repeated.
   Val fit(Val x, const Shape& shape);
   void keep(Val value, double reach);
   bool is_smooth(Val value);

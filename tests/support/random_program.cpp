@@ -10,7 +10,7 @@
 namespace tracestep::testing {
 namespace {
 
-// The ranges of leaves that passes add.
+// The range of a leaf that a pass adds, by its name.
 LeafRange range_of(const std::string& name) {
   if (name.starts_with("adamw.v.")) return {0.01, 1.0};
   if (name == "lr" || name == "step_size") return {1e-3, 1e-2};

@@ -17,7 +17,7 @@ struct RandomCase {
   RunSpec run;
   std::map<std::string, LeafRange> ranges;  // of leaves that do not have the usual one
 
-  // The random choices of the run, as text.
+  // Writes the random choices of the run as text.
   std::string wishes() const;
 };
 

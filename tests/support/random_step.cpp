@@ -16,7 +16,7 @@ bool is_drawn(const RunField& field) {
          field.group != FieldGroup::kModel;
 }
 
-// Some of the examples in random order, joined.
+// Joins some of the field's examples, in random order.
 std::string joined(Dice& dice, const RunField& field) {
   std::vector<std::string> left = field.examples, out;
   for (std::int64_t count = dice.between(2, 4); count > 0 && !left.empty(); --count) {

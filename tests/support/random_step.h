@@ -7,12 +7,12 @@
 
 namespace tracestep::testing {
 
-// `base` with another value, at random, of every option that changes the program or its speed; each
-// keeps the value of `base` with the given probability. Sizes and place stay. The options may
-// exclude each other: then making the program throws Error{kUsage}.
+// Gives every option that changes the program or its speed a random value, or keeps that of `base`
+// with the given probability. Sizes and place stay. The options may exclude each other: then making
+// the program throws Error{kUsage}.
 RunSpec random_step(Dice& dice, RunSpec base, double kept = 0.4);
 
-// A model that takes no time, with sizes that are no multiples of one another.
+// Draws a model that takes no time, with sizes that are no multiples of one another.
 RunSpec random_small_model(Dice& dice);
 
 // Every option that random_step() draws, with its value: "mode step, precision bf16, ...".

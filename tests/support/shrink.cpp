@@ -35,7 +35,7 @@ std::string new_name(const Program& program) {
   }
 }
 
-// Node `id` replaced by inputs that stand for its results.
+// Replaces node `id` by inputs that stand for its results.
 Program with_inputs_for(const Program& program, std::size_t id) {
   Rewriter r(program, "shrink");
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
@@ -53,7 +53,7 @@ Program with_inputs_for(const Program& program, std::size_t id) {
   return r.finish();
 }
 
-// The operands of the node behind an output in place of it.
+// Replaces an output by the operands of the node that makes it.
 Program with_operands_of(Program program, std::size_t output) {
   const Output before = program.outputs[output];
   program.outputs.erase(program.outputs.begin() + static_cast<std::ptrdiff_t>(output));

@@ -7,7 +7,7 @@
 
 namespace tracestep::testing {
 
-// `fails` must hold for `random`; it is called with valid programs only.
+// Makes a failing case smaller. `fails` must hold for `random`; it is given valid programs only.
 RandomCase shrunk(RandomCase random, const std::function<bool(const RandomCase&)>& fails);
 
 }  // namespace tracestep::testing

@@ -18,8 +18,8 @@ const Json& cell(const Table& table, std::size_t row, std::string_view column);
 const Json& cell(const Table& table, std::string_view by, const Json& key, std::string_view column);
 const Json& cell(const Table& table, const Json& key, std::string_view column);
 
-// Columns and their cells; nullopt for "-", a column that is not there. A cell is a text, or JSON;
-// "212.0 × 6" is a list of six.
+// Reads columns and their cells; nullopt for "-", a column that is not there. A cell is a text, or
+// JSON; "212.0 × 6" is a list of six.
 std::vector<std::pair<std::string, std::optional<Json>>> cells_in(std::string_view text);
 
 // Sets these members of an object; those that are not there become null.

@@ -36,7 +36,7 @@ class TraceText {
         name, stream, start, end - start, stream, correlation));
     return *this;
   }
-  // A launch and its kernel.
+  // Adds a launch and its kernel.
   TraceText& launched(std::string name, double launch, double start, double end, int thread = 1,
                       int stream = 7) {
     call("cudaLaunchKernel", launch, launch + 1, ++correlation_, thread);

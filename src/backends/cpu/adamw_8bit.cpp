@@ -50,7 +50,7 @@ HWY_INLINE void decode(const std::uint8_t* codes, float scale, float* to) {
   }
 }
 
-// Returns the scale.
+// Codes the moments of a block, and returns their scale.
 template <class Moment>
 HWY_INLINE float encode(const float* x, const std::uint32_t* noise, std::uint8_t* codes) {
   const DU du;
@@ -198,7 +198,7 @@ void adamw_8bit_kernel(const KernelCall& call) {
 }
 
 // --- codes alone -------------------------------------------------------------------------------
-// f(index, n, block of x) for the blocks of a tensor, zero behind its end.
+// Calls f(index, n) for the blocks of a tensor; the last one may be shorter.
 template <class F>
 void for_coded_blocks(const KernelCall& call, std::int64_t count, const F& f) {
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {

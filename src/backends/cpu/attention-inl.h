@@ -108,8 +108,8 @@ struct Sight {
   }
 };
 
-// panel[keys, queries] = keys (packed strips of kRows) times queries (packed strips of kColumns),
-// both `width` deep, in whole register tiles. Hidden elements may stay as they are.
+// Computes panel[keys, queries] = keys (packed strips of kRows) times queries (packed strips of
+// kColumns), `width` deep, in whole register tiles. Hidden elements may stay as they are.
 HWY_INLINE void score_panel(const Sight& sight, std::int64_t queries, std::int64_t width,
                             const float* packed_keys, const float* packed_queries, float* panel) {
   for (std::int64_t c = 0; c < queries; c += kColumns) {

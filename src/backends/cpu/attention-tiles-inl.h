@@ -21,7 +21,7 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 constexpr std::int64_t kDeep = 2 * kTilePairs, kBlock = 2 * kTileRows;
 static_assert(kBlock == kColumns && kPanel % kBlock == 0);
 
-// Pairs along K, with zeros up to a whole tile.
+// The steps of a product over k: pairs along K, with zeros up to a whole tile.
 constexpr std::int64_t steps_of(std::int64_t k) {
   return round_up(ceil_div(k, std::int64_t{2}), kTilePairs);
 }
@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<DU> rounded_words(V x) {
   return hn::IfThenElse(is_nan, hn::Or(u, hn::Set(du, 0x400000)), rounded);
 }
 
-// `rows` rows of a panel, 32 columns of each, as a strip of b along these rows, rounded.
+// Rounds `rows` rows of a panel, 32 columns of each, into a strip of b along these rows.
 HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* strip) {
   const DU du;
   auto* words = reinterpret_cast<std::uint32_t*>(strip);
@@ -53,8 +53,8 @@ HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* st
   }
 }
 
-// `rows` rows of a panel, at most 32, `columns` of each in whole tiles, as rows of a along these
-// columns, rounded; zeros for rows that are missing in a tile.
+// Rounds `rows` rows of a panel, at most 32, `columns` of each in whole tiles, into rows of a along
+// these columns; zeros for rows that are missing in a tile.
 HWY_INLINE void round_panel_rows(const float* panel, std::int64_t rows, std::int64_t columns,
                                  float* dst) {
   const std::int64_t tile_rows = round_up(rows, kTileRows);
@@ -68,7 +68,7 @@ HWY_INLINE void round_panel_rows(const float* panel, std::int64_t rows, std::int
   }
 }
 
-// f(i, x) for the rows i of the transpose of 16 rows of 16 floats, `stride` apart.
+// Calls f(i, x) for the rows i of the transpose of 16 rows of 16 floats, `stride` apart.
 template <class F>
 HWY_INLINE void for_transposed(const float* from, std::int64_t stride, const F& f) {
   const DU du;
@@ -80,18 +80,18 @@ HWY_INLINE void for_transposed(const float* from, std::int64_t stride, const F& 
   for (int i = 0; i < 16; ++i) f(i, V{hn::BitCast(D(), x[i])});
 }
 
-// c[rows, 32] (+)= a panel of rows times a strip, where rows are one tile of them or two.
+// Computes c[rows, 32] (+)= a panel of rows times a strip, with rows of one tile or two.
 template <class Tiles>
 HWY_INLINE void multiply_rows(Tiles& tiles, bool accumulate, std::int64_t rows, std::int64_t depth,
                               const float* a, const float* b, float* c, std::int64_t ldc) {
   if (rows > kTileRows) {
-    multiply_tiles<2, 2>(tiles, accumulate, depth, a, b, c, ldc);
+    multiply_tiles<2, 2>(tiles, accumulate, depth, packed_tiles(a), b, c, ldc);
   } else {
-    multiply_tiles<1, 2>(tiles, accumulate, depth, a, b, c, ldc);
+    multiply_tiles<1, 2>(tiles, accumulate, depth, packed_tiles(a), b, c, ldc);
   }
 }
 
-// As score_panel(): keys are packed as rows of a, queries as strips of b.
+// Does as score_panel(), with keys packed as rows of a, queries as strips of b.
 template <class Tiles>
 HWY_INLINE void score_tiles(Tiles& tiles, const Sight& sight, std::int64_t queries,
                             std::int64_t width, const float* packed_keys,
@@ -105,7 +105,7 @@ HWY_INLINE void score_tiles(Tiles& tiles, const Sight& sight, std::int64_t queri
   }
 }
 
-// Rows [count, width] as strips of b along their width.
+// Packs rows [count, width] as strips of b along their width.
 HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::int64_t count,
                                    std::int64_t width, float* dst) {
   for (std::int64_t j = 0; j < count; j += kBlock) {
@@ -113,7 +113,7 @@ HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::i
                     dst + j * steps_of(width));
   }
 }
-// Rows [count, width] as strips of b along these rows.
+// Packs rows [count, width] as strips of b along these rows.
 HWY_INLINE void pack_strips_along(const BF16* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width, float* dst) {
   for (std::int64_t d = 0; d < width; d += kBlock) {
@@ -135,7 +135,7 @@ inline bool takes_tiles([[maybe_unused]] Bf16Products way, [[maybe_unused]] DTyp
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Calls f with the tiles that such heads are multiplied by; returns false where there are none.
+// Calls f with the tiles that heads of these are multiplied by; returns false if there are none.
 template <class F>
 bool with_tiles(Bf16Products way, DType dtype, std::int64_t width, const F& f) {
   if (!takes_tiles(way, dtype, width)) return false;

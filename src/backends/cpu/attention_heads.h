@@ -19,7 +19,7 @@ struct Heads {
   Strides strides;          // The strides of these axes.
   std::int64_t row_stride;  // elements
 
-  // `x` is [..., H, T, D], or [..., T, H, D] if `token_major`.
+  // Rows of x: [..., H, T, D], or [..., T, H, D] if `token_major`.
   Heads(const TensorRef& x, bool token_major)
       : data(x.as<std::byte>()),
         dtype(x.dtype),
@@ -33,7 +33,7 @@ struct Heads {
     row_stride = x.strides[rows];
   }
 
-  // False for a result that is not read.
+  // True unless this stands for a result that is not read.
   explicit operator bool() const { return data != nullptr; }
   // The address of row `row` of head `head`.
   std::byte* at(std::int64_t head, std::int64_t row) const {

@@ -12,7 +12,7 @@ namespace tracestep::cpu {
 namespace {
 
 #ifdef __x86_64__
-// Bits 17 and 18 of XCR0: the system saves the configuration and the data of tiles.
+// True if bits 17 and 18 of XCR0 are set: the system saves the configuration and data of tiles.
 bool system_saves_tiles() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kOsxsave = 1U << 27;

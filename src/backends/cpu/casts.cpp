@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// Elements as 64-bit integers, gathered.
+// Gathers elements as 64-bit integers.
 void read_integers(const Operand& x, std::int64_t begin, std::int64_t n, std::int64_t* dst) {
   for_runs(x, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -30,7 +30,7 @@ void read_integers(const Operand& x, std::int64_t begin, std::int64_t n, std::in
   });
 }
 
-// Elements in 8 bits as float32, gathered.
+// Gathers elements in 8 bits as float32.
 template <class F8>
 void read_float8(const Operand& x, std::int64_t begin, std::int64_t n, float* dst) {
   for_runs(x, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {

@@ -28,8 +28,8 @@ namespace {
 // Twelve independent chains hide the latency of two multiply-adds per cycle.
 constexpr std::int64_t kChains = 12;
 
-// `steps` multiply-adds on each chain, as products of these strips make them; the result keeps the
-// compiler from leaving them out.
+// Makes `steps` multiply-adds on each chain, as products of these strips do; returns a result so
+// that the compiler does not leave them out.
 template <class Strips>
 float run_fma(std::int64_t steps) {
   const D d;
@@ -47,7 +47,7 @@ float run_fma(std::int64_t steps) {
   return total;
 }
 
-// n is a multiple of 64; addresses are aligned to 64 bytes.
+// Copies n numbers, a multiple of 64; addresses are aligned to 64 bytes, here and below.
 void run_copy(std::int64_t n, const float* x, float* y) {
   for (std::int64_t i = 0; i < n; i += kLanes) hn::Store(hn::Load(D(), x + i), D(), y + i);
 }
@@ -84,7 +84,7 @@ std::int64_t fma_flops_per_step(Bf16Products way) {
 #endif
   return (way == Bf16Products::kPairs ? 2 : 1) * 2 * kChains * kLanes;
 }
-// Multiply-adds as products make them: of float32 where bfloat16 is widened.
+// Makes multiply-adds as products do: of float32 where bfloat16 is widened.
 float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
 #if HWY_TARGET == HWY_AVX3
   if (way == Bf16Products::kPairs) return run_fma<Pairs>(steps);
@@ -100,7 +100,7 @@ float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
 #endif
   return run_fma<Floats>(steps);
 }
-// Pass 0: copy, 1: streaming copy, 2: triad, 3: update; elements begin <= i < begin + n of arrays.
+// Runs pass 0: copy, 1: streaming copy, 2: triad, 3: update, on n elements from `begin` on.
 void stream_pass(int pass, std::int64_t begin, std::int64_t n, float* const* arrays) {
   float *a = arrays[0] + begin, *b = arrays[1] + begin, *c = arrays[2] + begin;
   switch (pass) {
@@ -179,7 +179,7 @@ class Array {
   void* data_;
 };
 
-// Seconds of one pass over all elements by all threads, the best of several: a ceiling.
+// The seconds of one pass over all elements by all threads, the best of several: a ceiling.
 double best_pass(int threads, int pass, std::int64_t count, float* const* arrays, int repeats) {
   struct Work {
     int pass;
@@ -243,7 +243,7 @@ ProductCeiling measure_product(Device& device, ProductCeiling p, bool ta, bool t
   return p;
 }
 
-// The three products of linear layers of the models small (768 wide) and medium (1024 wide).
+// Measures the three products of linear layers of the models small (768 wide) and medium (1024).
 void measure_products(Device& device, const CeilingOptions& options, CpuCeilings& out) {
   constexpr std::array<std::array<std::int64_t, 2>, 5> kLayers = {
       {{768, 768}, {768, 3072}, {3072, 768}, {768, 10000}, {1024, 4096}}};  // in, out

@@ -50,17 +50,17 @@ struct CeilingOptions {
 // is freed afterwards.
 CpuCeilings measure_cpu_ceilings(Device& cpu, const CeilingOptions& options = {});
 
-// Four arrays of `array_bytes` each, the best of `repeats` passes.
+// Measures the bandwidth on four arrays of `array_bytes` each, by the best of `repeats` passes.
 BandwidthCeiling measure_bandwidth(Device& cpu, std::int64_t array_bytes, int repeats = 5);
 
-// These ceilings hold for steps in any precision: a CPU multiplies every dtype in float32, and
-// bfloat16 by tiles or pairs where the processor can (bf16_products.h).
+// Measures ceilings, which hold for steps in any precision: a CPU multiplies every dtype in
+// float32, and bfloat16 by tiles or pairs where the processor can (bf16_products.h).
 Ceilings cpu_ceilings(Device& cpu);
 
-// Measures the multiply-add peak of all threads of the device on such operands, in GFLOP/s, in one
-// run of about 5 to 20 ms.
+// Measures the multiply-add peak of all threads of the device on operands of this dtype, in
+// GFLOP/s, in one run of about 5 to 20 ms.
 double measure_fma_gflops(Device& cpu, DType operands = DType::kF32);
-// The best of several such runs.
+// The best of several runs of measure_fma_gflops().
 double best_fma_gflops(Device& cpu, int runs, DType operands = DType::kF32);
 
 }  // namespace tracestep

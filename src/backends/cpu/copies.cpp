@@ -29,7 +29,7 @@ void move_run(const std::byte* src, std::int64_t stride, std::int64_t n, std::in
   }
 }
 
-// Elements begin <= i < begin + n of x, in row-major order, to `dst`.
+// Copies elements begin <= i < begin + n of x, in row-major order, to `dst`.
 void move_elements(const Operand& x, std::int64_t begin, std::int64_t n, std::byte* dst) {
   for_runs(x, begin, n, [&](const std::byte* src, std::int64_t stride, std::int64_t count) {
     move_run(src, stride, count, x.element_bytes, dst);
@@ -66,7 +66,7 @@ void copy_to(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
   });
 }
 
-// As copy_to, for a y of any strides.
+// Copies x to y as copy_to() does, for a y of any strides.
 void copy_to_strided(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
   const Operand from(x), to(y);
   for_plain_chunks(call, y.count(), [&](std::int64_t begin, std::int64_t n) {

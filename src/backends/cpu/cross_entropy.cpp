@@ -133,7 +133,7 @@ void cross_entropy_grad_kernel(const KernelCall& call) {
   });
 }
 
-// The gradient of a row is written while the row is still in the cache.
+// Computes the loss, and each row's gradient while the row is still in the cache.
 void cross_entropy_with_grad_kernel(const KernelCall& call) {
   const Operand logits(call.inputs[1]);
   const TensorRef &targets = call.inputs[2], &out = call.outputs[1];

@@ -41,7 +41,7 @@ struct Forward {
         y(call.outputs[0], p.token_major),
         lse(call.outputs[1].as<float>()) {}
 
-  // Queries of a tile: tiles of about one size.
+  // The number of queries of a tile; all tiles are of about one size.
   std::int64_t tile() const {
     const std::int64_t tiles = ceil_div(p.queries, kMostQueries);
     return round_up((p.queries + tiles - 1) / tiles, kPanel);
@@ -70,7 +70,7 @@ struct Scratch {
   }
 };
 
-// Scores become 2^(score - maximum); `factor` brings what was summed so far to the new maximum.
+// Turns scores into 2^(score - maximum); `factor` brings what was summed to the new maximum.
 HWY_NOINLINE void add_scores(const Sight& sight, std::int64_t queries, float* panel, float* top,
                              float* sum, float* factor) {
   const D d;
@@ -108,8 +108,8 @@ void hide(const Sight& sight, float value, float* panel) {
   }
 }
 
-// Scores become weights of `queries` queries of a panel, which begin `at` of the tile; hidden ones
-// 0.
+// Turns scores into weights, of `queries` queries of a panel, which begin `at` of the tile; hidden
+// ones are 0.
 void weigh(const Sight& sight, std::int64_t queries, std::int64_t columns, const Scratch& s,
            std::int64_t at) {
   const AttentionProblem& p = sight.p;
@@ -193,8 +193,8 @@ void add_tile_by_tiles(Tiles& tiles, const AttentionProblem& p, const Scratch& s
         map([](V x, V factor) HWY_ATTR { return x * factor; }, kBlock, out + r * kPanel,
             static_cast<const float*>(out + r * kPanel), static_cast<const float*>(s.factor + c));
       }
-      multiply_tiles<2, 2>(tiles, true, steps_of(rows) / kTilePairs, s.v + d * steps_of(keys),
-                           strip, out, kPanel);
+      multiply_tiles<2, 2>(tiles, true, steps_of(rows) / kTilePairs,
+                           packed_tiles(s.v + d * steps_of(keys)), strip, out, kPanel);
     }
   }
 }
@@ -252,7 +252,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   finish_rows(f, s, s.o, head, first, 0, count);
 }
 
-// The result without keys: zeros, as there is nothing to average.
+// Writes the result without keys: zeros, as there is nothing to average.
 void write_nothing(const Forward& f, const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (f.y) std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));

@@ -69,7 +69,7 @@ struct Backward {
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
-  // With the bounds of the text that `head` of q reads.
+  // The same problem with the bounds of the text that `head` of q reads.
   Backward of_head(std::int64_t head) const {
     Backward out = *this;
     out.p = p.of_head(head);
@@ -136,7 +136,7 @@ struct VectorProducts {
                  float* dst) {
     pack_across<kRows>(rows, stride, count, width, dst);
   }
-  // Keys, as they are multiplied with slopes.
+  // Packs keys as they are multiplied with slopes.
   void pack_keys_along(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
                        float* dst) {
     pack_along(rows, stride, count, width, dst);
@@ -152,7 +152,7 @@ struct VectorProducts {
                           std::int64_t width, float* dst) {
     pack_along(rows, stride, count, width, dst);
   }
-  // Scores of queries that were scaled when they were packed.
+  // Computes scores; the queries were scaled when they were packed.
   void score(const Sight& sight, std::int64_t queries, std::int64_t width, float,
              const float* packed_keys, const float* packed_queries, float* panel) {
     score_panel(sight, queries, width, packed_keys, packed_queries, panel);
@@ -180,7 +180,7 @@ struct TileProducts {
                        std::int64_t width, float* dst) {
     pack_tile_rows(rows, 1, stride, width, count, dst);
   }
-  // `scale` is left to score().
+  // Packs rows of q as strips; `scale` is left to score().
   void pack_queries(const BF16* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
                     float, float* dst) {
     pack_strips_across(rows, stride, count, width, dst);
@@ -244,8 +244,8 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
   std::fill_n(s.inner + m.queries, kPanel - m.queries, 0.0f);
 }
 
-// p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the slope of
-// a cap; zero where a key is hidden or is not there: there are `rows` rows.
+// Sets p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the
+// slope of a cap; zero where a key is hidden or is not there: there are `rows` rows.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t rows,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);
@@ -274,7 +274,7 @@ HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, s
 
 // --- products ----------------------------------------------------------------------------------
 
-// gradient[keys, width] += panel[keys, queries] rows[queries, width]
+// Adds gradient[keys, width] += panel[keys, queries] rows[queries, width].
 template <class T>
 void VectorProducts<T>::add_to_block(const Backward& b, const Scratch& s, const Meeting& m,
                                      const float* panel, const float* rows, float* gradient) {
@@ -289,7 +289,7 @@ void VectorProducts<T>::add_to_block(const Backward& b, const Scratch& s, const 
   }
 }
 
-// dq[queries, width] (+)= scale · slopesᵀ keys; `packed` is how many keys k_along holds.
+// Sets dq[queries, width] (+)= scale · slopesᵀ keys; `packed` is how many keys k_along holds.
 template <class T>
 void VectorProducts<T>::add_to_queries(const Backward& b, const Scratch& s, const Meeting& m,
                                        std::int64_t packed, float* dq, std::int64_t ldq) {
@@ -341,7 +341,7 @@ void TileProducts<Tiles>::add_to_block(const Backward& b, const Scratch& s, cons
   }
 }
 
-// By the transpose of it: slopes are multiplied as they stand.
+// Computes dq by its transpose: slopes are multiplied as they stand.
 template <class Tiles>
 void TileProducts<Tiles>::add_to_queries(const Backward& b, const Scratch& s, const Meeting& m,
                                          std::int64_t packed, float* dq, std::int64_t ldq) {
@@ -354,7 +354,7 @@ void TileProducts<Tiles>::add_to_queries(const Backward& b, const Scratch& s, co
     join_panel_rows(s.slopes + c, seen, strip);
     for (std::int64_t d = 0; d < b.p.width; d += kBlock) {
       multiply_tiles<2, 2>(tiles, false, steps_of(seen) / kTilePairs,
-                           s.k_along + d * steps_of(packed), strip, block, kBlock);
+                           packed_tiles(s.k_along + d * steps_of(packed)), strip, block, kBlock);
       for (std::int64_t i = 0; i < kBlock * kBlock; i += kLanes * kBlock) {
         for (std::int64_t j = 0; j < kBlock; j += kLanes) {
           float* out = dq + (c + j) * ldq + d + i / kBlock;
@@ -406,7 +406,7 @@ void give_to_queries(P& products, const Backward& b, const Scratch& s, const Mee
 
 // --- the block ---------------------------------------------------------------------------------
 
-// Columns of a panel that are computed.
+// The columns of a panel that are computed: its queries, rounded up to whole tiles.
 std::int64_t columns_of(const Meeting& m) {
   return round_up(round_up(m.queries, kRows), kColumns);
 }
@@ -433,7 +433,7 @@ void write_rows(const Heads& to, std::int64_t head, std::int64_t first, std::int
   }
 }
 
-// The block meets the panels of every head that shares its keys, one head after the other.
+// Computes a block's dK and dV, and adds to dQ, from the panels of every head that shares its keys.
 template <class P>
 void run_block(P products, const Backward& b, std::int64_t key_head, std::int64_t block,
                float* scratch) {
@@ -483,7 +483,7 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
-// Where lse is so large that its rounding shows in the weights, these are summed once beforehand,
+// The lse from which on its rounding shows in the weights: these are then summed once beforehand,
 // and lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 

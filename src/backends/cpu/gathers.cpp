@@ -22,7 +22,7 @@ std::int64_t rows_per_chunk(std::int64_t width) {
   return std::max<std::int64_t>(1, kPlainChunk / std::max<std::int64_t>(1, width));
 }
 
-// f(begin, end) for ranges of rows.
+// Calls f(begin, end) for ranges of rows.
 template <class F>
 void for_row_ranges(const KernelCall& call, std::int64_t rows, std::int64_t width, const F& f) {
   const std::int64_t step = rows_per_chunk(width);
@@ -64,7 +64,7 @@ void round_to(float x, F16& y) {
 
 constexpr std::int64_t kSummedColumns = 512;
 
-// y = the sum of the first n columns of the rows of x named by `members`, in their order, in
+// Sets y to the sum of the first n columns of the rows of x named by `members`, in their order, in
 // float32: sums of kPart rows, and their sum, so that the error does not grow with every one of
 // thousands of rows.
 template <class T, class Y>
@@ -83,7 +83,7 @@ void sum_columns(const T* x, std::int64_t width, std::int64_t n,
   for (std::int64_t j = 0; j < n; ++j) round_to(total[j], y[j]);
 }
 
-// f(row, members) for every row of the result, with the rows of x that belong to it, in order.
+// Calls f(row, members) for every row of the result; its members are rows of x, in order.
 template <class F>
 void for_scattered_rows(const KernelCall& call, const F& f) {
   const TensorRef& y = call.outputs[0];
@@ -176,7 +176,7 @@ void put_along_kernel(const KernelCall& call) {
   });
 }
 
-// The first of the largest that are numbers, and whether all are finite.
+// Finds the first of the largest that are numbers; in the second result -1 unless all are finite.
 template <class T>
 void greedy_tokens(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];

@@ -68,8 +68,8 @@ struct Pairs {
 };
 #endif
 
-// The register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k · kStrideK and
-// b is a packed strip. The rows c of the result are fetched meanwhile.
+// Computes a register tile of Σ_k a(r, k) b(k, ·), where a(r, k) stands at r · kStrideR + k ·
+// kStrideK and b is a packed strip. The rows c of the result are fetched meanwhile.
 template <class Strips, std::int64_t kTile, std::int64_t kStrideR, std::int64_t kStrideK>
 HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
                               const float* HWY_RESTRICT b, const float* c, std::int64_t ldc,
@@ -108,7 +108,7 @@ HWY_INLINE void multiply_tile(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], both packed, in k steps; kTile <= kRows.
+// Computes c[kTile, kColumns] (+)= a[k, kRows]ᵀ b[k, kColumns], packed, in k steps; kTile <= kRows.
 template <bool kAccumulate, std::int64_t kTile, class Strips = Floats>
 HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c,
@@ -128,7 +128,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// The last rows of a block take the smallest tile that holds them.
+// Multiplies a tile of kTile rows; the last rows of a block take the smallest one that holds them.
 template <class Strips, std::int64_t kTile>
 HWY_INLINE void tile_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
                             float* c, std::int64_t ldc) {
@@ -200,7 +200,7 @@ HWY_INLINE void transpose_pair(const T* src, std::int64_t stride, float* dst, st
 }
 #endif
 
-// dst[i * kWidth + j] = src[j * stride_j + i * stride_i] for any strides; zero from `width` on.
+// Sets dst[i * kWidth + j] = src[j * stride_j + i * stride_i], any strides; 0 from `width` on.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                          std::int64_t width, std::int64_t k, float* dst) {
@@ -211,9 +211,9 @@ HWY_INLINE void pack_any(const T* src, std::int64_t stride_j, std::int64_t strid
   }
 }
 
-// Whole strips with the elements of one i side by side. A few i at a time, so that the lines they
-// come from stay in L1 even where their distance is a multiple of a page; those of the next few are
-// fetched meanwhile.
+// Packs whole strips with the elements of one i side by side. A few i at a time, so that the lines
+// they come from stay in L1 even where their distance is a multiple of a page; those of the next
+// few are fetched meanwhile.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t strips, std::int64_t k,
                           float* dst) {
@@ -243,8 +243,8 @@ HWY_INLINE void pack_rows(const T* src, std::int64_t stride_i, std::int64_t stri
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// A whole strip with the elements of one j side by side: transposed in squares. The elements of a
-// cache line are used up before the next rows, again because rows may be pages apart. `more`:
+// Packs a whole strip with the elements of one j side by side, transposed in squares. The elements
+// of a cache line are used up before the next rows, again because rows may be pages apart. `more`:
 // whether another strip follows, which is fetched meanwhile.
 template <std::int64_t kWidth, class T>
 HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k, bool more,
@@ -274,8 +274,8 @@ HWY_INLINE void pack_columns(const T* src, std::int64_t stride_j, std::int64_t k
 }
 #endif
 
-// Strips of kWidth: dst[(j / kWidth) * kWidth * k + i * kWidth + j % kWidth] is element (j, i) for
-// j < count, i < k, and zero up to the end of the last strip. One of the strides is 1.
+// Packs strips of kWidth: dst[(j / kWidth) * kWidth * k + i * kWidth + j % kWidth] is element (j,
+// i) for j < count, i < k, and zero up to the end of the last strip. One of the strides is 1.
 template <std::int64_t kWidth, class T>
 HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                        std::int64_t count, std::int64_t k, float* dst) {
@@ -300,7 +300,7 @@ HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Element i of a strip as the pair of rows 2i and 2i + 1, where the second may be missing.
+// Packs element i of a strip as the pair of rows 2i and 2i + 1, where the second may be missing.
 template <int kCount>
 HWY_INLINE void join_rows(const BF16* lower, const BF16* upper, float* dst) {
   const hn::FixedTag<std::uint32_t, kCount> d32;
@@ -316,7 +316,7 @@ HWY_INLINE float pair_of(BF16 lower, BF16 upper) {
   return std::bit_cast<float>(std::uint32_t{lower.bits} | std::uint32_t{upper.bits} << 16);
 }
 
-// As pack(), of pairs: ⌈k / 2⌉ steps, with a zero behind an odd last one.
+// Packs as pack() does, but pairs: ⌈k / 2⌉ steps, with a zero behind an odd last one.
 template <std::int64_t kWidth>
 HWY_NOINLINE void pack_pairs(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
@@ -387,7 +387,7 @@ struct Panel {
 template <class T>
 class StripFetch {
  public:
-  // Columns j.. of b, or, behind its last, the first ones of `after`; all of them are fetched in
+  // Fetches columns j.. of b, or, behind its last, the first ones of `after`; all of them in
   // `turns` calls of some().
   StripFetch(const Panel<T>& b, std::int64_t j, const Panel<T>& after, std::int64_t turns) {
     const bool is_last = j >= b.n;
@@ -426,7 +426,7 @@ class StripFetch {
 // beyond L2 since.
 class PackedFetch {
  public:
-  // `floats` of it, all of which are fetched in `turns` calls of some().
+  // Fetches `floats` of the strip, all of them in `turns` calls of some().
   PackedFetch(const float* strip, std::int64_t floats, std::int64_t turns)
       : at_{strip}, end_{strip + floats}, per_turn_{ceil_div(floats, turns * kLine)} {}
 
@@ -441,7 +441,7 @@ class PackedFetch {
   std::int64_t per_turn_;  // lines
 };
 
-// c[m, columns] (+)= packed a times one packed strip of b; what comes next is fetched meanwhile.
+// Sets c[m, columns] (+)= packed a times a packed strip of b; fetches what comes next meanwhile.
 template <class Strips, class Fetch>
 HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t steps, const float* a,
                                const float* strip, std::int64_t columns, Fetch& next, float* c,
@@ -465,9 +465,9 @@ HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t ste
   }
 }
 
-// c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into `strip`
-// (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which comes next,
-// the first strip is fetched.
+// Computes c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into
+// `strip` (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which
+// comes next, the first strip is fetched.
 template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                                  const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
@@ -487,6 +487,9 @@ struct VectorStrips {
   static constexpr std::int64_t kPerStep = Base::kPerStep;
   static constexpr std::int64_t kUnit = kRows;
   static std::int64_t steps(std::int64_t k) { return ceil_div(k, kPerStep); }
+  using Rows = const float*;
+  static Rows packed_rows(const float* packed, std::int64_t /*k*/) { return packed; }
+  static constexpr std::int64_t kRowsInPlace = 0;  // They are always packed.
   template <class T>
   static void pack_rows_of_a(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
@@ -497,7 +500,7 @@ struct VectorStrips {
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
   }
-  // Strips of b, one behind the other, and products with them: as multiply(), of n columns.
+  // Packs strips of b, one behind the other; the next function multiplies as multiply(), n columns.
   template <class T>
   static void pack_columns_of_b(const Panel<T>& b, float* dst) {
     pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);

@@ -16,7 +16,7 @@ struct Whole {
   T v;
 };
 
-// Wraps around; unsigned, because signed overflow is undefined.
+// Narrows an integer, wrapping around; unsigned, because signed overflow is undefined.
 template <class T>
 Whole<T> narrowed(std::uint64_t x) {
   return {static_cast<T>(x)};

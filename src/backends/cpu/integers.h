@@ -5,7 +5,7 @@
 
 namespace tracestep::cpu {
 
-// The ops of TRACESTEP_BINARY_OPS and TRACESTEP_COMPARE_OPS (ops/scalar/functors.h) on two operands
+// Runs an op of TRACESTEP_BINARY_OPS or TRACESTEP_COMPARE_OPS (ops/scalar/functors.h) on operands
 // of one integer type. Sums and products wrap around; those of bool are true if not 0.
 void integer_elementwise(const KernelCall& call);
 

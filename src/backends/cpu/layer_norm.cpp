@@ -71,7 +71,7 @@ struct GradOperands {
   TensorRef dx;
 };
 
-// Gradients from one row: dw += dy ∘ normed, db += dy, and dx, which may be the storage of dy.
+// Adds dw += dy ∘ normed and db += dy of one row, and writes its dx, which may be where dy is.
 void grad_row(const GradOperands& o, std::int64_t row, std::int64_t width, float* dw, float* db) {
   const V mean = splat(o.mean[row]), rstd = splat(o.rstd[row]);
   const std::int64_t begin = row * width;
@@ -103,7 +103,7 @@ void grad_row(const GradOperands& o, std::int64_t row, std::int64_t width, float
   });
 }
 
-// `to` becomes the sum of `blocks` rows that lie `stride` floats apart.
+// Sets `to` to the sum of `blocks` rows that lie `stride` floats apart.
 void sum_blocks(const float* partials, std::int64_t blocks, std::int64_t stride,
                 const TensorRef& to, std::int64_t width) {
   if (to.data == nullptr) return;

@@ -1,8 +1,9 @@
 // matmul: blocks of the result are shared by the threads, and where several of them need the same
-// rows of a, or columns of b, these are packed once for all; see planning/cpu_plans.h for the cut,
-// gemm-inl.h and tile-products-inl.h for one block. Matrices with one row or column are not packed.
-// matmul_add adds its third operand to a finished sum, so that in float32 its bits are those of a
-// product and an `add`, and matmul_bias its third operand to each row of it.
+// rows of a, or columns of b, these are packed once for all, unless tiles read rows in place; see
+// planning/cpu_plans.h for the cut, gemm-inl.h and tile-products-inl.h for one block. Matrices with
+// one row or column are not packed. matmul_add adds its third operand to a finished sum, so that in
+// float32 its bits are those of a product and an `add`, and matmul_bias its third operand to each
+// row of it.
 #include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
@@ -34,7 +35,7 @@ struct Matrix {
   }
 };
 
-// The batch dimensions collapse to one stride (the op record takes nothing else).
+// The stride to which the batch dimensions collapse (the op record takes nothing else).
 std::int64_t batch_stride(const TensorRef& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
@@ -54,7 +55,7 @@ struct Block {
   std::int64_t first_k = 0, k_begin = 0, k = 0;
 };
 
-// With one row (column) the other stride may be anything: make exactly one of them 1.
+// Makes exactly one of the strides 1: with one row (column) the other may be anything.
 void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
   if (outer == 1 && x.k_stride != 1) x.outer_stride = 1;
   if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
@@ -72,6 +73,8 @@ struct Product {
   float* shared;            // shared_floats(), where all threads read what is packed
   float* kept_sums;         // a block for each job of a panel, its sums between panels of K
   float* partials;          // [splits, batch, m, n]
+  // Rows of a are read in place, and not packed, over the elements of K before this one.
+  std::int64_t in_place_k = 0;
 };
 
 // How operands are stored, and how they are packed and multiplied.
@@ -79,7 +82,7 @@ template <class T_, class Strips_>
 struct Packing {
   using T = T_;
   using Strips = Strips_;
-  // A turn of K: as much as a packed strip holds. A block of bfloat16 that is widened takes two.
+  // The k that a packed strip holds at a time. A block of bfloat16 that is widened takes two.
   static std::int64_t turn(const GemmPlan& plan) { return plan.strip_k * Strips::kPerStep; }
 };
 
@@ -98,7 +101,7 @@ void with_packing(const Product& p, const F& f) {
   f(Packing<BF16, VectorStrips<Floats>>());
 }
 
-// Packs rows `row`.. of a block, `count` of them, over one turn of K.
+// Packs rows `row`.. of a block, `count` of them, over the block's stretch of K.
 template <class P>
 void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t count,
                float* packed) {
@@ -113,7 +116,7 @@ struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// Which turn of K, among those that are packed of a panel, begins with element k_begin.
+// The index of the stretch of K that begins with k_begin, among those that are packed of a panel.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
@@ -121,7 +124,7 @@ std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begi
          k_begin % p.plan.block_k / P::turn(p.plan);
 }
 
-// Where the turn of K with element k_begin of a block of rows is packed for all threads.
+// Where the stretch of K from k_begin on of a block of rows is packed for all threads.
 template <class P>
 float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
@@ -135,19 +138,19 @@ template <class P>
 float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
                          std::int64_t k_begin, std::int64_t k) {
   const GemmPlan& plan = p.plan;
-  return p.shared + plan.shared_a_floats() +
+  return p.shared +
          turn_of<P>(p, panel, k_begin) * plan.panel_blocks_n * plan.block_n * plan.strip_k +
          (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
-// Columns j.. of b over one turn of K.
+// The columns j.. of b over the stretch of K of this block.
 template <class P>
 Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));
   return {data, p.b.outer_stride, p.b.k_stride, x.n, x.k};
 }
 
-// Goes to the first turn of K at `k` or behind, which ends at `end`.
+// Goes to the first packed stretch of K at `k` or behind, which ends at `end`.
 template <class P>
 void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   const std::int64_t chunk_end = (k / p.plan.block_k + 1) * p.plan.block_k;
@@ -155,20 +158,54 @@ void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   x.k = std::min({P::turn(p.plan), chunk_end - k, end - k});
 }
 
-// c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order. a is packed
-// in `packed_a` unless it is shared, as `block` of its panel. `after` is the block whose columns
-// are likely to come next on this thread.
+// Returns up to which element of K rows of a can be read in place: where they have K side by side
+// and are cut into whole tiles, over all of K but a last block that ends within a tile. 0: not.
+template <class P>
+std::int64_t in_place_until(const Product& p) {
+  if constexpr (P::Strips::kRowsInPlace > 0) {
+    const GemmPlan& plan = p.plan;
+    constexpr std::int64_t kRowsTogether = P::Strips::kRowsInPlace;
+    if (p.a.k_stride != 1) return 0;
+    if (plan.m % kRowsTogether != 0 || plan.block_m % kRowsTogether != 0) return 0;
+    const bool is_whole = plan.k % P::Strips::kDepthInPlace == 0;
+    return is_whole ? plan.k : (plan.blocks_k - 1) * plan.block_k;
+  }
+  return 0;
+}
+
+// Returns the rows of a of a block over one stretch of K: in place, packed for all threads as
+// `block` of the panel, or packed here, into `packed_a`.
+template <class P>
+typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const Block& x,
+                                 std::int64_t block, float* packed_a) {
+  if constexpr (P::Strips::kRowsInPlace > 0) {
+    if (x.k_begin < p.in_place_k) {
+      const std::byte* rows = p.a.at(x.batch, x.i, x.k_begin);
+      return P::Strips::rows_in_place(reinterpret_cast<const typename P::T*>(rows),
+                                      p.a.outer_stride);
+    }
+  }
+  if (p.plan.shares_a) {
+    return P::Strips::packed_rows(shared_at<P>(p, panel, block, x.k_begin), x.k);
+  }
+  pack_some<P>(p, x, 0, x.m, packed_a);
+  return P::Strips::packed_rows(packed_a, x.k);
+}
+
+// Computes c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order, from
+// the K at which the panel begins on to last_k. `after` is the block whose columns are likely to
+// come next on this thread.
 template <class P>
 void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after,
                     std::int64_t last_k, std::int64_t block, float* packed_a, float* strip,
                     float* c, std::int64_t ldc) {
-  begin_turn<P>(p, x, x.first_k, last_k);
-  begin_turn<P>(p, after, after.first_k, p.plan.k);
+  const std::int64_t panel_k = panel.first_k * p.plan.block_k;
+  begin_turn<P>(p, x, std::max(x.first_k, panel_k), last_k);
+  begin_turn<P>(p, after, std::max(after.first_k, panel_k), p.plan.k);
   while (x.k_begin < last_k) {
     Block next = x;
     begin_turn<P>(p, next, x.k_begin + x.k, last_k);
-    if (!p.plan.shares_a) pack_some<P>(p, x, 0, x.m, packed_a);
-    const float* a = p.plan.shares_a ? shared_at<P>(p, panel, block, x.k_begin) : packed_a;
+    const auto a = rows_of<P>(p, panel, x, block, packed_a);
     const bool is_last = next.k_begin >= last_k;
     P::Strips::multiply(x.k_begin > x.first_k, x.m, a, columns_of<P>(p, x),
                         columns_of<P>(p, is_last ? after : next), strip, c, ldc);
@@ -176,16 +213,14 @@ void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after
   }
 }
 
-// The same where b is shared: from the K at which the panel begins on to last_k. a is packed in
-// `packed_a` unless it is shared, too.
+// Does as multiply_block() if b is shared.
 template <class P>
 void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std::int64_t last_k,
                            std::int64_t block, float* packed_a, float* c, std::int64_t ldc) {
   const std::int64_t first_k = std::max(x.first_k, panel.first_k * p.plan.block_k);
   begin_turn<P>(p, x, first_k, last_k);
   while (x.k_begin < last_k) {
-    if (!p.plan.shares_a) pack_some<P>(p, x, 0, x.m, packed_a);
-    const float* a = p.plan.shares_a ? shared_at<P>(p, panel, block, x.k_begin) : packed_a;
+    const auto a = rows_of<P>(p, panel, x, block, packed_a);
     P::Strips::multiply_packed(x.k_begin > x.first_k, x.m, a, x.n, x.k,
                                shared_columns_at<P>(p, panel, x.j, x.k_begin, x.k), c, ldc);
     begin_turn<P>(p, x, x.k_begin + x.k, last_k);
@@ -195,15 +230,23 @@ void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std:
 // The part of the result, or of an operand, that one job of packing has.
 constexpr std::int64_t kPackedTogether = 64;  // rows or columns, some microseconds
 
-// Packs a for all threads: some rows of one block over one block of K.
+// Returns how many blocks of K of a panel are not packed, as rows of a are read in place there.
+std::int64_t blocks_in_place(const Product& p, const PanelOf& panel) {
+  const std::int64_t until = ceil_div(p.in_place_k, p.plan.block_k);
+  return std::clamp<std::int64_t>(until - panel.first_k, 0, panel.blocks_k);
+}
+
+// Packs a for all threads: some rows of one block over one block of K, of those of the panel that
+// are packed.
 template <class P>
 void pack_shared_rows(const Product& p, const PanelOf& panel, std::int64_t groups,
                       std::int64_t job) {
   const GemmPlan& plan = p.plan;
+  const std::int64_t in_place = blocks_in_place(p, panel), packed = panel.blocks_k - in_place;
   const std::int64_t rows = ceil_div(plan.block_m, groups * P::Strips::kUnit) * P::Strips::kUnit;
   const std::int64_t row = job % groups * rows;
-  const std::int64_t chunk = panel.first_k + job / groups % panel.blocks_k;
-  const std::int64_t block = job / groups / panel.blocks_k;
+  const std::int64_t chunk = panel.first_k + in_place + job / groups % packed;
+  const std::int64_t block = job / groups / packed;
   Block x{.batch = 0, .i = (panel.first_m + block) * plan.block_m, .j = 0, .m = 0, .n = 0};
   x.m = std::min(plan.block_m, plan.m - x.i);
   if (row >= x.m) return;
@@ -231,7 +274,7 @@ void pack_shared_columns(const Product& p, const PanelOf& panel, std::int64_t jo
   }
 }
 
-// sum[i] += factor · x[begin + i]
+// Adds sum[i] += factor · x[begin + i].
 void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float factor,
               float* sum) {
   const auto bytes = static_cast<std::int64_t>(size_of(x.dtype));
@@ -249,7 +292,7 @@ void add_part(const TensorRef& x, std::int64_t begin, std::int64_t count, float 
   }
 }
 
-// y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias), which may overwrite `sum`.
+// Sets y[begin + i] = sum[i] (+ addend[begin + i], or its column's bias); may overwrite `sum`.
 void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t count) {
   const auto bytes = static_cast<std::int64_t>(size_of(p.y.dtype));
   if (p.addend != nullptr) add_part(*p.addend, begin, count, p.beta, sum);
@@ -269,9 +312,9 @@ struct Job {
 };
 
 Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
-  // Blocks of one column panel are neighbours: they read the same part of b. Where a alone is
-  // shared, those of the same rows are.
-  const bool by_rows = plan.shares_a && !plan.shares_b;
+  // Blocks of one column panel are neighbours: they read the same part of b. Where a is shared,
+  // those of the same rows are.
+  const bool by_rows = plan.shares_a;
   const std::int64_t bm = (by_rows ? number / panel.blocks_n : number) % panel.blocks_m;
   const std::int64_t bn = (by_rows ? number : number / panel.blocks_m) % panel.blocks_n;
   const std::int64_t split = number / (panel.blocks_m * panel.blocks_n) % plan.splits;
@@ -307,13 +350,13 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
     c = plan.keeps_sums() ? p.kept_sums + number * plan.result_block : block;
     ldc = plan.block_n;
   }
+  float* packed = block + (plan.keeps_sums() ? 0 : plan.result_block);
   if (plan.shares_b) {
     with_packing(p, [&]<class P>(P) {
-      multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, block + plan.result_block, c,
-                               ldc);
+      multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, packed, c, ldc);
     });
   } else {
-    float* strip = block + plan.result_block;
+    float* strip = packed;
     Block after = job_of(plan, panel, ahead).x;
     if (ahead == number) after.n = 0;  // there is none
     with_packing(p, [&]<class P>(P) {
@@ -325,24 +368,22 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
 }
 
-// All blocks of a panel: what is shared is packed first, by all threads for all threads, b unless
-// the panel before had it, too.
+// Computes all blocks of a panel. What is shared is packed first, by all threads for all threads, b
+// unless the panel before had it, too.
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
-  if (plan.shares_a || plan.shares_b) {
+  if (plan.shares_a) {
     const std::int64_t groups = ceil_div(plan.block_m, kPackedTogether);
-    const std::int64_t of_a = plan.shares_a ? panel.blocks_m * panel.blocks_k * groups : 0;
+    const std::int64_t packed_k = panel.blocks_k - blocks_in_place(p, panel);
+    for_chunks(call, panel.blocks_m * packed_k * groups, [&](std::int64_t job, int) {
+      with_packing(p, [&]<class P>(P) { pack_shared_rows<P>(p, panel, groups, job); });
+    });
+  } else if (packs_b) {
     const std::int64_t columns =
         std::min(panel.blocks_n * plan.block_n, plan.n - panel.first_n * plan.block_n);
-    const std::int64_t of_b = packs_b ? ceil_div(columns, kPackedTogether) * panel.blocks_k : 0;
-    for_chunks(call, of_a + of_b, [&](std::int64_t job, int) {
-      with_packing(p, [&]<class P>(P) {
-        if (job < of_a) {
-          pack_shared_rows<P>(p, panel, groups, job);
-        } else {
-          pack_shared_columns<P>(p, panel, job - of_a);
-        }
-      });
+    const std::int64_t groups = ceil_div(columns, kPackedTogether);
+    for_chunks(call, groups * panel.blocks_k, [&](std::int64_t job, int) {
+      with_packing(p, [&]<class P>(P) { pack_shared_columns<P>(p, panel, job); });
     });
   }
   const std::int64_t jobs = plan.batch * panel.blocks_m * panel.blocks_n * plan.splits;
@@ -352,7 +393,7 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
   });
 }
 
-// One panel after the other: rows of the same columns, and all of K for one part of the result.
+// Computes one panel after the other: rows of the same columns, and all of K for one part of y.
 void run_panels(const KernelCall& call, const Product& p) {
   const GemmPlan& plan = p.plan;
   PanelOf panel;
@@ -369,7 +410,7 @@ void run_panels(const KernelCall& call, const Product& p) {
   }
 }
 
-// The parts of K are added in their order.
+// Adds the parts of K in their order, and writes the sums.
 void combine(const KernelCall& call, const Product& p) {
   const std::int64_t count = p.y.count();
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
@@ -401,7 +442,7 @@ float dot_row(const std::byte* row, DType dtype, const float* x, std::int64_t k)
   return static_cast<float>(total);
 }
 
-// Rows that lie side by side: all of them at once, one k after the other.
+// Multiplies rows that lie side by side with x, all of them at once, one k after the other.
 void add_columns(const Matrix& w, const std::byte* first, const float* x, std::int64_t k,
                  std::int64_t rows, float* y) {
   const auto step = w.k_stride * static_cast<std::int64_t>(size_of(w.dtype));
@@ -457,7 +498,7 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
   }
 }
 
-// A sum of no products: y = beta · c.
+// Sets y = beta · c, for a sum of no products.
 void scale_addend(const TensorRef& c, float beta, const TensorRef& y) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
   if (beta == 1.0f) {
@@ -515,6 +556,7 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
   p.shared = p.scratch + plan.floats_per_thread() * threads_of(call);
   p.kept_sums = p.shared + plan.shared_floats() - plan.kept_sums();
   p.partials = p.shared + plan.shared_floats();
+  with_packing(p, [&]<class P>(P) { p.in_place_k = in_place_until<P>(p); });
   run_panels(call, p);
   if (plan.splits > 1) combine(call, p);
 }

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
-// A request of less than a huge page gets ordinary ones: the guarded allocator maps each block by
-// itself, and the system would clear 2 MiB for every one.
+// True for a request that gets ordinary pages, of less than a huge one: the guarded allocator maps
+// each block by itself, and the system would clear 2 MiB for every one.
 bool is_small(std::int64_t bytes) {
   return bytes < kHugePage;
 }
@@ -33,7 +33,7 @@ std::byte* map_pages(std::int64_t bytes) {
   return raw == MAP_FAILED ? nullptr : static_cast<std::byte*>(raw);
 }
 
-// Begins on a huge page: one more than needed is mapped, then both ends are cut off.
+// Maps memory from a huge page's start: one page more than needed, whose ends are then cut off.
 std::byte* map_huge_pages(std::int64_t wanted) {
   std::byte* const begin = map_pages(wanted + kHugePage);
   if (begin == nullptr) return nullptr;

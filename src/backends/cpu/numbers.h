@@ -30,7 +30,7 @@ Int to_integer(Real x) {
   return static_cast<Int>(x);
 }
 
-// x (double, float or std::int64_t) as element i of a dense tensor.
+// Stores x (double, float or std::int64_t) as element i of a dense tensor.
 template <class Number>
 void put_number(void* data, DType dtype, std::int64_t i, Number x) {
   constexpr bool kReal = std::is_floating_point_v<Number>;

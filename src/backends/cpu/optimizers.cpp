@@ -72,7 +72,7 @@ void update_tile(const Factors& f, std::int64_t n, const Streams& s) {
   store_n(r.v, s.v_new + i, rest);
 }
 
-// A step that is not applied keeps the old values, also in results with storage of their own.
+// Copies old values to results with storage of their own, as the step is not applied.
 void keep_tile(std::int64_t n, const Streams& s) {
   const auto keep = [n](const float* from, float* to) {
     if (from != to) std::copy(from, from + n, to);

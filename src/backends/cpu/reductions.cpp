@@ -64,7 +64,7 @@ Split split_axes(const TensorRef& x, const Dims& axes) {
   return s;
 }
 
-// Each result's elements stand in a row of the permuted operand.
+// Reduces rows of the permuted operand, in each of which the elements of one result stand.
 template <class R>
 void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int64_t count,
                  std::int64_t begin, std::int64_t end, double* out) {

@@ -51,8 +51,8 @@ struct GradOperands {
   TensorRef dx;
 };
 
-// Gradients from one row: dw += dy ∘ normed, and dx, which may be the storage of dy. A tile of dw
-// is updated before dx is written.
+// Adds dw += dy ∘ normed of one row, and writes its dx, which may be the storage of dy. A tile of
+// dw is updated before dx is written.
 void grad_row(const GradOperands& o, std::int64_t row, std::int64_t width, float* dw) {
   const Operand &dy = o.dy, &x = o.x, &w = o.w;
   const TensorRef& dx = o.dx;

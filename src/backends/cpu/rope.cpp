@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// y = x rotated; n pairs. x and y may be the same.
+// Rotates n pairs of x into y, which may be the same.
 HWY_INLINE void rotate(std::int64_t n, const float* x, const float* cos, const float* sin,
                        float sign, float* y) {
   const D d;
@@ -37,7 +37,7 @@ HWY_INLINE void rotate(std::int64_t n, const float* x, const float* cos, const f
   std::copy(out, out + 2 * (n - i), y + 2 * i);
 }
 
-// As rotate, of pairs that lie apart: (a[i], b[i]), into y and z.
+// Rotates pairs that lie apart, (a[i], b[i]), into y and z.
 HWY_INLINE void rotate_apart(std::int64_t n, const float* a, const float* b, const float* cos,
                              const float* sin, float sign, float* y, float* z) {
   const V turn = splat(sign);

@@ -30,7 +30,7 @@ HWY_INLINE void fetch(const float* p, std::int64_t n) {
   }
 }
 
-// max(scale · x); -inf over nothing.
+// The largest scale · x; -inf if there are no elements.
 HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t width, float scale) {
   const float sign = scale < 0 ? -1.0f : 1.0f;
   float top = -std::numeric_limits<float>::infinity();

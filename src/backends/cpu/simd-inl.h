@@ -76,8 +76,8 @@ HWY_INLINE V sqrt(V a) {
 HWY_INLINE V rsqrt(V a) {
   return splat(1.0f) / sqrt(a);
 }
-// The library's own takes positive finite numbers only. Elsewhere the square root is right, except
-// at zero: NaN of NaN and of what is negative, infinity of infinity.
+// The logarithm. The library's takes positive finite numbers only; elsewhere the square root is
+// right, except at zero: NaN of NaN and of what is negative, infinity of infinity.
 HWY_INLINE V log(V a) {
   const D d;
   const auto zero = hn::Zero(d), infinity = hn::Inf(d);
@@ -97,7 +97,7 @@ HWY_INLINE M equal(V a, V b) {
 HWY_INLINE V select(M m, V a, V b) {
   return {hn::IfThenElse(m.m, a.v, b.v)};
 }
-// A NaN on either side wins, as in most array libraries.
+// The larger one. A NaN on either side wins, as in most array libraries.
 HWY_INLINE V max(V a, V b) {
   return {hn::IfThenElse(hn::IsNaN(b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v))};
 }
@@ -134,8 +134,8 @@ HWY_INLINE V exp(V x) {
   return {hn::Mul(q, power)};
 }
 
-// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: as above, to base two, without the low part
-// of its logarithm and with the addition in place of the last multiplication.
+// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: computed as exp() is, to base two, without
+// the low part of its logarithm and with the addition in place of the last multiplication.
 HWY_INLINE V one_plus_exp_of_minus(V x) {
   const D d;
   const DU du;
@@ -169,7 +169,7 @@ HWY_INLINE void store_n(V x, float* p, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
 
-// y[i] = f(a[i], …) for 0 <= i < n; y may be one of the operands.
+// Sets y[i] = f(a[i], …) for 0 <= i < n; y may be one of the operands.
 template <class F, class... In>
 HWY_INLINE void map(F f, std::int64_t n, float* y, const In*... in) {
   std::int64_t i = 0;
@@ -202,7 +202,7 @@ HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
   return hn::GetLane(hn::SumOfLanes(D(), total.v));
 }
 
-// Sums the values of f as above, and stores them to y.
+// Sums the values of f as sum_of() does, and stores them to y.
 template <class F, class... In>
 HWY_INLINE float map_and_sum(F f, std::int64_t n, float* y, const In*... in) {
   V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;

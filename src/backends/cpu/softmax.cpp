@@ -25,8 +25,8 @@ struct Exponential {
   HWY_INLINE V operator()(V x) const { return exp(multiply_subtract(x, splat(scale), splat(top))); }
 };
 
-// y[0, visible) = softmax(scale·x), zeros behind. Float32 rows keep the exponentials in y; narrow
-// ones compute them twice rather than round them twice.
+// Sets y[0, visible) = softmax(scale·x), zeros behind. Float32 rows keep the exponentials in y;
+// narrow ones compute them twice rather than round them twice.
 void softmax_row(const Operand& x, std::int64_t begin, std::int64_t visible, float scale,
                  const TensorRef& y) {
   const bool wide = y.dtype == DType::kF32;

@@ -147,15 +147,15 @@ struct Team::Job {
     return taken;
   }
 
-  // Until the chunks that others hold are done.
+  // Waits until the chunks that others hold are done.
   void wait() {
     const auto left_over = [&] { return unfinished.load(std::memory_order_acquire); };
     if (spin(kWait, [&] { return left_over() == 0; })) return;
     for (std::uint32_t n = left_over(); n != 0; n = left_over()) unfinished.wait(n);
   }
 
-  // A thread that wakes may be put on the core where its master is at work, and both then stay
-  // there for long, although another core is idle.
+  // Leaves the master's core: a thread that wakes may be put on it while the master is at work, and
+  // both then stay there for long, although another core is idle.
   void leave_core_of_master() {
     const int here = ::sched_getcpu();
     if (here != core.load(std::memory_order_relaxed)) return;

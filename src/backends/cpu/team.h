@@ -27,7 +27,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // As run_chunks(). If not all helpers could be started, the others do the work.
+  // Runs all chunks, as run_chunks() does. Helpers that could not be started are done without.
   void run(int threads, std::int64_t chunks, ChunkBody body, const void* context);
 
  private:

@@ -29,7 +29,7 @@ static_assert(kColumns == 2 * kTileRows && kLanes == kTilePairs);
 
 // The processor's tiles, eight registers, named by numbers: accumulators 0 to 3, operands 4 to 7.
 struct ProcessorTiles {
-  // All registers are whole tiles.
+  // Configures all registers as whole tiles.
   ProcessorTiles() {
     struct alignas(64) Configuration {
       std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -40,7 +40,7 @@ struct ProcessorTiles {
     static const Configuration configuration;
     asm volatile("ldtilecfg %0" : : "m"(configuration));
   }
-  // Threads without data in tiles are switched faster.
+  // Releases the tiles: threads without data in tiles are switched faster.
   ~ProcessorTiles() { asm volatile("tilerelease" : : : "memory"); }
   ProcessorTiles(const ProcessorTiles&) = delete;
   ProcessorTiles& operator=(const ProcessorTiles&) = delete;
@@ -49,16 +49,16 @@ struct ProcessorTiles {
   HWY_INLINE void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(kTo));
   }
-  // Rows are `stride` bytes apart.
+  // Loads a tile whose rows are `stride` bytes apart.
   template <int kTo>
-  HWY_INLINE void load(const float* from, std::int64_t stride) {
+  HWY_INLINE void load(const void* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTo) : "memory");
   }
   template <int kFrom>
   HWY_INLINE void store(float* to, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kFrom) : "memory");
   }
-  // sum += a b
+  // Adds a product: sum += a b.
   template <int kSum, int kA, int kB>
   HWY_INLINE void dot() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
@@ -85,8 +85,8 @@ struct EmulatedTiles {
     std::fill(tiles_[kTo], tiles_[kTo] + kTileFloats, 0.0f);
   }
   template <int kTo>
-  void load(const float* from, std::int64_t stride) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(from);
+  void load(const void* from, std::int64_t stride) {
+    const auto* bytes = static_cast<const std::byte*>(from);
     for (std::int64_t r = 0; r < kTileRows; ++r) {
       std::memcpy(tiles_[kTo] + r * kTilePairs, bytes + r * stride, 64);
     }
@@ -125,7 +125,7 @@ struct EmulatedTiles {
   alignas(64) float tiles_[8][kTileFloats];
 };
 
-// Sixteen rows of sixteen words, their columns made rows.
+// Transposes sixteen rows of sixteen words.
 HWY_INLINE void transpose_words(hn::Vec<DU> (&x)[16]) {
   __m512i t[16];
 #pragma GCC unroll 16
@@ -179,7 +179,7 @@ HWY_INLINE hn::Vec<DU> load_joined(const BF16* lower, const BF16* upper, std::in
   return upper == nullptr ? low : hn::Or(low, hn::ShiftLeft<16>(widened(upper)));
 }
 
-// One tile of a: row r has the pairs of a(r, ·), 16 rows along j of which `rows` count, and `k`
+// Packs a tile of a: row r has the pairs of a(r, ·), 16 rows along j of which `rows` count, and `k`
 // elements of K of which 32 fit. One of the strides is 1.
 HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                           std::int64_t rows, std::int64_t k, float* dst) {
@@ -205,7 +205,7 @@ HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t s
   for (int i = 0; i < 16; ++i) hn::Store(x[i], du, words + i * kTilePairs);
 }
 
-// Panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
+// Packs panels of 32 rows: for every 32 of K the tile of the upper 16 rows and that of the lower.
 inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
                                         std::int64_t stride_i, std::int64_t count, std::int64_t k,
                                         float* dst) {
@@ -221,8 +221,8 @@ inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// One strip of b, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and zeros up
-// to a whole tile.
+// Packs a strip of b, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and
+// zeros up to a whole tile.
 inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
                                          std::int64_t stride_i, std::int64_t columns,
                                          std::int64_t k, float* dst) {
@@ -249,12 +249,42 @@ inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// c[16 kDown, 16 kAcross] (+)= a panel of rows times a strip, `depth` tiles of K.
+// Where the tiles of rows of a stand. All distances are in bytes: from row to row, from the upper
+// tile of a panel of 32 rows to the lower one, from a tile to the next 32 of K, and from panel to
+// panel.
+struct TileRows {
+  const std::byte* at = nullptr;
+  std::int64_t row = 0, lower = 0, next = 0, panel = 0;
+};
+
+// The tiles that pack_tile_rows() wrote, `steps` pairs of K deep, which one panel need not know.
+HWY_INLINE TileRows packed_tiles(const float* packed, std::int64_t steps = 0) {
+  constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
+  return {.at = reinterpret_cast<const std::byte*>(packed),
+          .row = kTilePairs * kFloat,
+          .lower = kTileBytes,
+          .next = 2 * kTileBytes,
+          .panel = 2 * kTileRows * steps * kFloat};
+}
+
+// The tiles of a matrix whose rows, `stride` elements apart, have K side by side: nothing is
+// packed. Rows and depth must be whole tiles.
+HWY_INLINE TileRows tiles_in_place(const BF16* rows, std::int64_t stride) {
+  const std::int64_t row = stride * static_cast<std::int64_t>(sizeof(BF16));
+  return {.at = reinterpret_cast<const std::byte*>(rows),
+          .row = row,
+          .lower = kTileRows * row,
+          .next = 2 * kTilePairs * static_cast<std::int64_t>(sizeof(BF16)),
+          .panel = 2 * kTileRows * row};
+}
+
+// Computes c[16 kDown, 16 kAcross] (+)= a panel of rows times a strip, `depth` tiles of K.
 template <int kDown, int kAcross, class Tiles>
-HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth, const float* a,
+HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth, const TileRows& a,
                                const float* b, float* c, std::int64_t ldc) {
   constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
-  constexpr std::int64_t kRow = kTilePairs * kFloat, kStripRow = kColumns * kFloat;
+  constexpr std::int64_t kStripRow = kColumns * kFloat;
+  const std::byte* rows = a.at;
   float* lower = c + kTileRows * ldc;
   if (accumulate) {
     tiles.template load<0>(c, ldc * kFloat);
@@ -270,7 +300,7 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
     tiles.template zero<3>();
   }
   for (std::int64_t k = 0; k < depth; ++k) {
-    tiles.template load<4>(a, kRow);
+    tiles.template load<4>(rows, a.row);
     tiles.template load<6>(b, kStripRow);
     tiles.template dot<0, 4, 6>();
     if constexpr (kAcross > 1) {
@@ -278,11 +308,11 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
       tiles.template dot<1, 4, 7>();
     }
     if constexpr (kDown > 1) {
-      tiles.template load<5>(a + kTileFloats, kRow);
+      tiles.template load<5>(rows + a.lower, a.row);
       tiles.template dot<2, 5, 6>();
       if constexpr (kAcross > 1) tiles.template dot<3, 5, 7>();
     }
-    a += 2 * kTileFloats;
+    rows += a.next;
     b += 2 * kTileFloats;
   }
   tiles.template store<0>(c, ldc * kFloat);
@@ -291,10 +321,10 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
   if constexpr (kDown > 1 && kAcross > 1) tiles.template store<3>(lower + kTileRows, ldc * kFloat);
 }
 
-// As multiply_tiles(), of `rows` and `columns` of up to 32: tiles are whole, so what is narrower is
-// multiplied beside the result.
+// Does as multiply_tiles(), for `rows` and `columns` of up to 32: tiles are whole, so what is
+// narrower is multiplied beside the result.
 template <class Tiles>
-HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth, const float* a,
+HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth, const TileRows& a,
                               const float* b, std::int64_t rows, std::int64_t columns, float* c,
                               std::int64_t ldc) {
   if (rows == 2 * kTileRows && columns == kColumns) {
@@ -324,11 +354,20 @@ struct TileStrips {
   static constexpr std::int64_t kPerStep = 2;
   static constexpr std::int64_t kUnit = 2 * kTileRows;  // rows that are packed together
   static std::int64_t steps(std::int64_t k) { return round_up(ceil_div(k, 2), kTilePairs); }
+  using Rows = TileRows;
+  static Rows packed_rows(const float* packed, std::int64_t k) {
+    return packed_tiles(packed, steps(k));
+  }
+  // Rows with K side by side can be read in place, so many at a time and so much of K.
+  static constexpr std::int64_t kRowsInPlace = kTileRows, kDepthInPlace = 2 * kTilePairs;
+  static Rows rows_in_place(const BF16* rows, std::int64_t stride) {
+    return tiles_in_place(rows, stride);
+  }
   static void pack_rows_of_a(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
     pack_tile_rows(src, stride_j, stride_i, count, k, dst);
   }
-  static HWY_NOINLINE void multiply(bool accumulate, std::int64_t m, const float* a,
+  static HWY_NOINLINE void multiply(bool accumulate, std::int64_t m, const Rows& a,
                                     const Panel<BF16>& b, const Panel<BF16>& after, float* strip,
                                     float* c, std::int64_t ldc) {
     Tiles tiles;
@@ -345,7 +384,7 @@ struct TileStrips {
                       b.k, dst);
     }
   }
-  static HWY_NOINLINE void multiply_packed(bool accumulate, std::int64_t m, const float* a,
+  static HWY_NOINLINE void multiply_packed(bool accumulate, std::int64_t m, const Rows& a,
                                            std::int64_t n, std::int64_t k, const float* b, float* c,
                                            std::int64_t ldc) {
     Tiles tiles;
@@ -360,13 +399,13 @@ struct TileStrips {
  private:
   template <class Fetch>
   static HWY_INLINE void multiply_strip(Tiles& tiles, bool accumulate, std::int64_t m,
-                                        std::int64_t of_steps, const float* a, const float* strip,
+                                        std::int64_t of_steps, Rows a, const float* strip,
                                         std::int64_t columns, Fetch& next, float* c,
                                         std::int64_t ldc) {
-    for (std::int64_t i = 0; i < m; i += kUnit) {
+    for (std::int64_t i = 0; i < m; i += kUnit, a.at += a.panel) {
       next.some();
-      multiply_some(tiles, accumulate, of_steps / kTilePairs, a + i * of_steps, strip,
-                    std::min(kUnit, m - i), columns, c + i * ldc, ldc);
+      multiply_some(tiles, accumulate, of_steps / kTilePairs, a, strip, std::min(kUnit, m - i),
+                    columns, c + i * ldc, ldc);
     }
   }
 };

@@ -24,7 +24,7 @@ struct Tile {
   alignas(64) float data[kTile];
 };
 
-// Elements begin <= i < begin + n as floats: in place, or in `buffer`.
+// Reads elements begin <= i < begin + n as floats: in place, or into `buffer`.
 HWY_NOINLINE inline const float* read(const Operand& x, std::int64_t begin, std::int64_t n,
                                       Tile& buffer) {
   if (x.is_dense && x.dtype == DType::kF32) {
@@ -53,7 +53,7 @@ HWY_NOINLINE inline void finish(const TensorRef& y, std::int64_t begin, std::int
   from_floats(buffer.data, n, y.dtype, y.as<std::byte>() + bytes);
 }
 
-// A result of any strides, with destination() and finish() as above.
+// A result of any strides, with its own destination() and finish().
 class StridedResult {
  public:
   explicit StridedResult(const TensorRef& y) : y_(y), walk_(y) {}
@@ -80,7 +80,7 @@ class StridedResult {
   const Operand walk_;
 };
 
-// f(chunk, thread) for all chunks, on this call's threads.
+// Calls f(chunk, thread) for all chunks, on this call's threads.
 template <class F>
 void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
   run_chunks(
@@ -91,15 +91,15 @@ void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
       &f);
 }
 
-// Elements of a chunk where each stands for itself: long stretches where there are many elements,
+// How many elements a chunk has where each stands for itself: long stretches where there are many,
 // as streams from memory begin slowly, but no fewer than sixteen chunks for each thread.
 inline std::int64_t chunk_of_tiles(std::int64_t count, int threads) {
   constexpr std::int64_t kMost = 4 * kChunk;
   return std::clamp(count / (std::int64_t{16} * threads) / kTile * kTile, kChunk, kMost);
 }
 
-// f(begin, n) for tiles of n <= kTile elements that cover 0 <= i < count. The tiles are the same
-// for any number of threads.
+// Calls f(begin, n) for tiles of n <= kTile elements that cover 0 <= i < count. The tiles are the
+// same for any number of threads.
 template <class F>
 void for_tiles(const KernelCall& call, std::int64_t count, const F& f) {
   const std::int64_t size = chunk_of_tiles(count, threads_of(call));
@@ -109,7 +109,7 @@ void for_tiles(const KernelCall& call, std::int64_t count, const F& f) {
   });
 }
 
-// f(row) for all rows, several to a chunk when they are short.
+// Calls f(row) for all rows, several to a chunk when they are short.
 template <class F>
 void for_rows(const KernelCall& call, std::int64_t rows, std::int64_t width, const F& f) {
   const std::int64_t per_chunk =

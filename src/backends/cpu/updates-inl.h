@@ -63,7 +63,7 @@ HWY_INLINE float eps_factor(const TensorRef& step_size) {
   return scalar_of(second);
 }
 
-// `scale` and `count`: nullptr where the call has none.
+// The factors of an update. `scale` and `count`: nullptr where the call has none.
 HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
                               const TensorRef& step_size, const TensorRef* scale,
                               const TensorRef* count) {
@@ -78,7 +78,7 @@ HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
           .rounds_weight = attrs.flag("rounds_weight")};
 }
 
-// `apply`: nullptr where the call has none.
+// True if the step is applied, as it is if the call has no `apply` (nullptr).
 HWY_INLINE bool applies(const TensorRef* apply) {
   return apply == nullptr || *apply->as<const std::uint8_t>() != 0;
 }
@@ -92,7 +92,7 @@ HWY_INLINE U noise_of(const Factors& f, V p, V g) {
   return functors::RoundingNoise()(bits(splat(f.count)), bits(p), bits(g));
 }
 
-// `noise`: that of the element.
+// Rounds the weight at random, by the element's `noise`.
 HWY_INLINE V rounded_weight(V p, U noise) {
   return functors::StochasticRound()(p, functors::WeightNoise()(noise));
 }

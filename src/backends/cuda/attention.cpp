@@ -62,8 +62,8 @@ AttentionShape shape_of(const Attrs& attrs, const Operand& q, const Operand& k,
   return out;
 }
 
-// The bounds of documents of an entry of for_each_outer(); `at`: their place among the inputs. All
-// keys are a window where there is no other, as only windowed kernels know documents.
+// The bounds of documents of an entry of for_each_outer(); `at`: their index among inputs. Makes
+// all keys the window where there is none, as only windowed kernels know documents.
 template <class FirstOf>
 DocumentBounds bounds_of(const KernelCall& call, std::size_t at, AttentionShape& shape,
                          const FirstOf& first_of) {
@@ -116,7 +116,7 @@ bool is_aligned(const OperandSpec& x) {
   return out;
 }
 
-// `q`: its place among the inputs; k follows it.
+// The family of kernels for a call. `q`: the index of q among the inputs; k follows it.
 AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStream& stream) {
   const auto may_be_read_at_once = [](const OperandSpec& x) {
     // lse is a float32 tensor beside 16-bit ones, bounds of documents are read one by one
@@ -157,7 +157,7 @@ void flash_attention_kernel(const KernelCall& call, const AttentionFamily& famil
   });
 }
 
-// Without queries or keys all gradients are zero.
+// Sets all gradients to zero, as without queries or keys.
 void clear_results(const KernelCall& call) {
   for (const TensorRef& x : call.outputs) {
     if (x.data != nullptr && x.count() > 0) clear(call, x);

@@ -208,8 +208,8 @@ bool has_packs_if_read(const TensorRef& x) {
   return x.data == nullptr || has_packs(x);
 }
 
-// The cache that is read: the one that is updated, with what was there copied first where that is
-// another place, or the operand where nobody reads the update.
+// Returns the cache to read: the one that is updated, with the old one copied to it first where
+// that is another place, or the operand where nobody reads the update.
 const void* cache_to_read(const KernelCall& call, const TensorRef& from, const TensorRef& to) {
   if (to.data == nullptr || from.data == to.data) return from.data;
   const std::size_t bytes = static_cast<std::size_t>(to.count()) * size_of(to.dtype);

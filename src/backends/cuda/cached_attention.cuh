@@ -57,7 +57,7 @@ struct RowAt {
       : head(key_head * a.group + row % a.group), query(row / a.group), is_there(row < a.rows()) {}
 };
 
-// Elements [first, first + 8) of a row of `width`; 0 behind its end.
+// Loads elements [first, first + 8) of a row of `width`; 0 behind its end.
 template <class T>
 __device__ void load_eight(const T* row, int first, int width, bool as_packs,
                            float (&out)[kEight]) {
@@ -75,7 +75,7 @@ __device__ void load_eight(const T* row, int first, int width, bool as_packs,
   for (int i = 0; i < kEight; ++i) out[i] = first + i < width ? to_float(row[first + i]) : 0.0f;
 }
 
-// `count` angles from `first` on, at most four of them; zeros behind these.
+// Reads `count` angles from `first` on, at most four of them; zeros behind these.
 __device__ inline float4 four_angles(const void* angles, DType dtype, int first, int count) {
   const auto read = [&](const auto* from) {
     float4 out{0.0f, 0.0f, 0.0f, 0.0f};
@@ -102,7 +102,7 @@ __device__ void turn_pair(float& low, float& high, float cos, float sin) {
   high = to_float(from_float<T>(a * sin + b * cos));
 }
 
-// Elements [first, first + 8) of the head of new token `i`, turned and rounded as they are stored.
+// Turns elements [first, first + 8) of the head of new token `i`, rounded as they are stored.
 template <class T>
 __device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
   const int pairs = (a.turned - first) / 2;  // pairs from `first` on

@@ -152,7 +152,7 @@ struct Token {
     return position;
   }
 
-  // Products with the queries, summed over the lanes of a key.
+  // The score of the key for query row `r`, capped: a product, summed over the lanes of the key.
   __device__ float score(int r, const float (&key)[kEight]) const {
     const auto* const q = reinterpret_cast<const float4*>(&shared.q[r][d]);
     const float4 low = q[0], high = q[1];
@@ -248,7 +248,7 @@ struct Token {
     __syncthreads();
   }
 
-  // f(row, element) for all of the block; every `step`-th, from `from` on.
+  // Calls f(row, element) for all of the block, every `step`-th element, from the `from`-th on.
   template <class F>
   __device__ void for_elements(int from, int step, F f) const {
     for (int i = from * kWarps * kWarp + thread; i < kRows * kWidth; i += step * kWarps * kWarp) {
@@ -290,7 +290,7 @@ struct Token {
     if (a.parts > 1 && a.is_cluster) join_cluster();
   }
 
-  // Each block of a cluster takes a share of the elements.
+  // Joins the sums of a cluster's blocks; each block takes a share of the elements.
   __device__ void join_cluster() {
     constexpr int kMost = static_cast<int>(CachedAttentionPlan::kMostOfCluster);
     sync_cluster();

@@ -38,7 +38,7 @@ CudaCeilings measure_cuda_ceilings(Device& cuda);
 Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
 
-// Single measurements, with which kernels and issue times are compared.
+// Measure one rate or time each, with which kernels and issue times are compared.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
 double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);

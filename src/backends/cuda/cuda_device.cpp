@@ -74,7 +74,7 @@ cudaDeviceProp open_device(int index) {
   return properties;
 }
 
-// "0000:1B:00.0"
+// The address of a GPU on the bus: "0000:1B:00.0".
 std::string pci_address(int index) {
   char text[32] = "";
   TRACESTEP_CUDA(cudaDeviceGetPCIBusId(text, sizeof(text), index));
@@ -261,9 +261,9 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
                           : make_plain_allocator(name, source);
   }
 
-  // Lane 1. Collectives go first: they hold the multiprocessors of a few blocks, and the other
-  // ranks wait for them. Updates, the work of a device that runs alone, take what lane 0 leaves
-  // free. Lane 2 has a stream of its own: copies to the host's memory, beside those from there.
+  // The stream of lane 1 or 2. On lane 1 collectives go first: they hold few multiprocessors, and
+  // the other ranks wait for them. Updates, the work of a device that runs alone, take what lane 0
+  // leaves free. Lane 2 is for copies to the host's memory, beside those from there.
   cudaStream_t handle_beside(int lane) const {
     if (lane == 2) return stream_out_.handle();
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
@@ -347,7 +347,7 @@ CudaProbe probe_cuda() {
 
 namespace {
 
-// `later` waits for what `first` has been given so far.
+// Makes `later` wait for what `first` has been given so far.
 void order(cudaStream_t first, cudaStream_t later) {
   cudaEvent_t event = nullptr;
   TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

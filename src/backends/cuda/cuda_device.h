@@ -55,7 +55,7 @@ CudaProbe probe_cuda();
 // Makes the device. Throws Error{kDevice} if there is no driver or no GPU with the index, or the
 // GPU is older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
-// Order the work of such a device and that of another stream (a cudaStream_t) of the same GPU: what
+// Order the work of a CUDA device and that of another stream (a cudaStream_t) of the same GPU: what
 // the device issues from now on runs after what the stream has now, or the other way round. They
 // throw DeviceError.
 void begin_behind(Device& device, void* stream);
@@ -74,7 +74,7 @@ class CurrentGpu {
   int before_ = -1;
 };
 
-// The cudaStream_t on which such a device issues the work of a lane.
+// The cudaStream_t on which a CUDA device issues the work of a lane.
 void* native_stream_of(Device& device, int lane = 0);
 
 }  // namespace tracestep

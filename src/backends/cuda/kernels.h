@@ -60,16 +60,16 @@ inline constexpr KernelTable::Family kKernelFamilies[] = {add_elementwise_kernel
                                                           add_sequence_kernels,
                                                           add_nf4_kernels};
 
-// May only be called if kernels can be compiled at run time.
+// Adds fused kernels. May only be called if kernels can be compiled at run time.
 void add_fused_kernels(KernelTable& table);
 
 // --- parts of a family in files of their own, so that no file takes long to compile --------------
 void add_unary_kernels(KernelTable& table);
 void add_binary_kernels(KernelTable& table);
 void add_comparison_kernels(KernelTable& table);
-// A single kernel reads all operands, however many there are.
+// Runs one kernel that reads all operands, however many there are.
 void global_norm(const KernelCall& call);
-// The transpose of gather, whose sums need a fixed order; also runs scatter_add_to.
+// Runs the transpose of gather, whose sums need a fixed order, and scatter_add_to.
 void scatter_add(const KernelCall& call);
 
 }  // namespace tracestep::cuda

@@ -11,9 +11,9 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// A barrier counts arrivals and bytes still to come; its phase flips when both are complete.
-// Waiting for parity p returns once the phase of parity p is complete: a fresh barrier is in phase
-// 0, so a wait for parity 1 returns at once.
+// Makes a barrier, which counts arrivals and bytes still to come; its phase flips when both are
+// complete. Waiting for parity p returns once the phase of parity p is complete: a fresh barrier is
+// in phase 0, so a wait for parity 1 returns at once.
 __device__ __forceinline__ void barrier_init(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }

@@ -12,7 +12,7 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-// Round to nearest, ties to even; overflow to infinity, in 8 bits to the largest number.
+// Rounds to nearest, ties to even; overflow to infinity, in 8 bits to the largest number.
 template <class T>
 __device__ inline T from_float(float x);
 template <>

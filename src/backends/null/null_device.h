@@ -19,7 +19,7 @@ struct NullOptions {
   std::function<bool(const OpDef&)> has_kernel = {};
 };
 
-// **Dtypes**: all. Copies do nothing: the target of a copy to the host keeps its bytes.
+// Makes the device. **Dtypes**: all. Copies do nothing: the target on the host keeps its bytes.
 std::unique_ptr<Device> make_null_device(NullOptions options = {});
 
 }  // namespace tracestep

@@ -32,7 +32,7 @@ void silu_grad(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { dx[i] = dy[i] * silu_slope(x[i]); });
 }
 
-// z = √(2/π) (x + 0.044715 x³)
+// The argument of tanh in GELU: √(2/π) (x + 0.044715 x³).
 double gelu_argument(double x) {
   return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
 }
@@ -54,7 +54,7 @@ void gelu_grad(const KernelCall& call) {
   });
 }
 
-// Φ by the error function of the standard library.
+// The normal distribution Φ, by the error function of the standard library.
 double normal_cdf(double x) {
   return std::erfc(-x / std::numbers::sqrt2) / 2;
 }
@@ -77,7 +77,7 @@ void swiglu(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(gate[i]) * up[i]; });
 }
 
-// The results may lie in the storage of gate and up: both are read before either is written.
+// Computes gradients, which may lie in the storage of gate and up: both are read before.
 void swiglu_grad(const KernelCall& call) {
   const View<double> dy(call.inputs[0]), gate(call.inputs[1]), up(call.inputs[2]);
   const View<double> dgate(call.outputs[0]), dup(call.outputs[1]);

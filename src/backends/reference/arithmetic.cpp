@@ -53,7 +53,7 @@ void unary(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = f(x[i]); });
 }
 
-// scale · x + shift
+// Computes y = scale · x + shift.
 void affine(const KernelCall& call) {
   const double scale = call.attrs.real("scale"), shift = call.attrs.real("shift");
   const View<double> x(call.inputs[0]), y(call.outputs[0]);
@@ -61,7 +61,7 @@ void affine(const KernelCall& call) {
 }
 
 // --- two operands ------------------------------------------------------------------------------
-// Signed overflow is undefined in C++; 64-bit unsigned arithmetic wraps and truncates to the same.
+// x in 64 unsigned bits, which wrap and truncate as wanted: signed overflow is undefined in C++.
 template <class T>
 std::uint64_t wide(T x) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(x));

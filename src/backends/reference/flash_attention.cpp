@@ -29,12 +29,12 @@ struct Tile {
   double operator()(std::int64_t r, std::int64_t c) const { return row(r)[c]; }
 };
 
-// y += weight · x, of rows of n.
+// Adds y += weight · x, of rows of n.
 void add_scaled(double weight, const double* x, double* y, std::int64_t n) {
   for (std::int64_t d = 0; d < n; ++d) y[d] += weight * x[d];
 }
 
-// a bᵀ, a b and aᵀ b.
+// Returns a bᵀ; the next two add a b and aᵀ b to `out`.
 Tile times_transposed(const Tile& a, const Tile& b) {
   Tile out(a.rows, b.rows);
   for (std::int64_t i = 0; i < a.rows; ++i) {
@@ -133,7 +133,7 @@ struct Sizes {
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  // The first key that it sees.
+  // The first key that query i sees.
   std::int64_t first_visible(std::int64_t i) const {
     const std::int64_t of_document = starts ? integer_at(*starts, appended(text, i)) : 0;
     return window > 0 ? std::max(of_document, i + (keys - queries) + 1 - window) : of_document;
@@ -152,7 +152,7 @@ struct Sizes {
   }
 };
 
-// scale · q kᵀ of a tile, capped, -inf where a query does not see a key.
+// The scores of a tile: scale · q kᵀ, capped, -inf where a query does not see a key.
 Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, std::int64_t j0) {
   Tile out = times_transposed(q, k);
   for (std::int64_t i = 0; i < out.rows; ++i) {
@@ -281,7 +281,7 @@ void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& key
   }
 }
 
-// A head of keys and values with all heads of queries that share it.
+// Computes the gradients of a head of keys and values, and of all heads of queries that share it.
 void backward_head(const KernelCall& call, const Sizes& s, const Dims& key_head) {
   const Rows k(call.inputs[2], key_head, false), v(call.inputs[3], key_head, false);
   // On a device these are in its memory, added to tile by tile.

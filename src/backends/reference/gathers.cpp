@@ -12,7 +12,7 @@ void zero_fill(const TensorRef& y) {
   });
 }
 
-// y[i, c] = table[indices[i], c]
+// Sets y[i, c] = table[indices[i], c].
 void gather(const KernelCall& call) {
   const TensorRef& table = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -25,7 +25,7 @@ void gather(const KernelCall& call) {
   });
 }
 
-// y[indices[i], c] += x[i, c], from zero
+// Adds y[indices[i], c] += x[i, c], from zero.
 void scatter_add(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -44,7 +44,7 @@ void scatter_add(const KernelCall& call) {
   });
 }
 
-// y = base, and then y[indices[i], c] += x[i, c]: in float64 the order of terms is not looked at
+// Sets y = base, then adds y[indices[i], c] += x[i, c]: in float64 the order does not matter.
 void scatter_add_to(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &indices = call.inputs[1], &y = call.outputs[0];
   with_type(x.dtype, [&](auto zero) {
@@ -65,7 +65,7 @@ void scatter_add_to(const KernelCall& call) {
   });
 }
 
-// y[i] = x[i, indices[i]]
+// Sets y[i] = x[i, indices[i]].
 void take_along(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -79,7 +79,7 @@ void take_along(const KernelCall& call) {
   });
 }
 
-// y[i, indices[i]] = x[i], zero elsewhere
+// Sets y[i, indices[i]] = x[i], zero elsewhere.
 void put_along(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -94,7 +94,7 @@ void put_along(const KernelCall& call) {
   });
 }
 
-// The first of the largest that are numbers; -1 in the second result where not all are finite.
+// Finds the first of the largest that are numbers; in the second result -1 unless all are finite.
 void greedy_token(const KernelCall& call) {
   const View<double> x(call.inputs[0]);
   const View<std::int64_t> token(call.outputs[0]), checked(call.outputs[1]);

@@ -35,7 +35,7 @@ void layer_norm(const KernelCall& call) {
   });
 }
 
-// dw and db first: dx may lie in the storage of dy.
+// Computes dw and db first: dx may lie in the storage of dy.
 void layer_norm_grad(const KernelCall& call) {
   const Shape& shape = call.inputs[1].shape;
   const std::int64_t width = shape.back();

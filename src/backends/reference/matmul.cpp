@@ -15,7 +15,7 @@ struct Line {
   long double operator[](std::int64_t i) const { return first[i * stride]; }
 };
 
-// Row `at` of a matrix, or its column; `batch` says which matrix.
+// Row `at` of a matrix, or column `at`; `batch` says of which matrix.
 Line line_of(const TensorRef& x, const Dims& batch, std::int64_t at, bool is_row) {
   const View<double> view(x);
   const Dims start = appended(appended(batch, is_row ? at : 0), is_row ? 0 : at);

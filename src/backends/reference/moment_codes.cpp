@@ -40,7 +40,7 @@ double scale_of(double largest) {
   return std::ldexp(1.0, std::max(f > 31.0 / 32 ? exponent : exponent - 1, kLeast));
 }
 
-// Elements in row-major order.
+// Calls f(i, element) for the elements in row-major order.
 template <class T, class F>
 void for_elements(const TensorRef& tensor, F&& f) {
   const View<T> view(tensor);

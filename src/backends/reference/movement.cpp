@@ -5,7 +5,7 @@
 namespace tracestep::reference {
 namespace {
 
-// to[index + shift along axis] = from[index] for every element of `from`.
+// Sets to[index + shift along axis] = from[index] for every element of `from`.
 void copy_elements(const TensorRef& from, const TensorRef& to, int axis = 0,
                    std::int64_t shift = 0) {
   with_type(from.dtype, [&](auto zero) {

@@ -17,8 +17,8 @@ struct ReferenceOptions {
   const LentMemory* lent = nullptr;
 };
 
-// **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except views and fused nodes,
-// which are decomposed.
+// Makes the device. **Dtypes**: f64, i64, i32, u8, bool. Every op of ops/ has a kernel, except
+// views and fused nodes, which are decomposed.
 std::unique_ptr<Device> make_reference_device(const ReferenceOptions& options = {});
 
 }  // namespace tracestep

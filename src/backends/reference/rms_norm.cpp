@@ -29,7 +29,7 @@ void rms_norm(const KernelCall& call) {
   });
 }
 
-// dw first: dx may lie in the storage of dy.
+// Computes dw first: dx may lie in the storage of dy.
 void rms_norm_grad(const KernelCall& call) {
   const Shape& shape = call.inputs[1].shape;
   const std::int64_t width = shape.back();

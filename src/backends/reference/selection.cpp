@@ -18,7 +18,7 @@ void select(const KernelCall& call) {
   });
 }
 
-// Towards zero; beyond the range the nearest end, and 0 for NaN (C++ leaves both undefined).
+// Rounds towards zero; beyond the range to the nearest end, NaN to 0 (C++ leaves both undefined).
 template <class To>
 To from_real(double x) {
   using Limits = std::numeric_limits<To>;

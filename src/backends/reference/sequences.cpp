@@ -13,7 +13,7 @@ void pow(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = std::pow(a[i], b[i]); });
 }
 
-// y[j] = Σ x[k] over k <= j, or over k >= j.
+// Sets y[j] = Σ x[k] over k <= j, or over k >= j.
 void cumsum(const KernelCall& call) {
   const TensorRef& out = call.outputs[0];
   const int last = out.shape.rank() - 1;
@@ -35,7 +35,7 @@ void cumsum(const KernelCall& call) {
   });
 }
 
-// The words are those of every device (ops/dropout_words.h): what is checked is their use.
+// Drops elements by the words of every device (ops/dropout_words.h): what is checked is their use.
 void dropout(const KernelCall& call) {
   const double rate = call.attrs.real("rate");
   const std::int64_t batch = integer_at(call.inputs[1], {0});

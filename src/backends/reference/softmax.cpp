@@ -39,7 +39,7 @@ void softmax(const KernelCall& call) {
   });
 }
 
-// dp_j/dx_k = s p_j (δ_jk - p_k), so dx_k = s p_k (dy_k - Σ_j dy_j p_j).
+// Computes dx: dp_j/dx_k = s p_j (δ_jk - p_k), so dx_k = s p_k (dy_k - Σ_j dy_j p_j).
 void softmax_grad(const KernelCall& call) {
   const double scale = call.attrs.real("scale");
   const Shape& shape = call.inputs[0].shape;

@@ -19,7 +19,7 @@ class View {
     for (int i = 0; i < index.rank(); ++i) at += index[i] * strides_[i];
     return data_[at];
   }
-  // False for a result that is not read.
+  // True unless this stands for a result that is not read.
   explicit operator bool() const { return data_ != nullptr; }
 
  private:

@@ -22,8 +22,8 @@ struct OwnKernels {
 };
 void use_kernels(OwnKernels kernels);
 
-// Error{kUsage} for an unknown name, Error{kDevice} for one that is missing. `lent` must outlive
-// it.
+// Makes the device of a run. Error{kUsage} for an unknown name, Error{kDevice} for one that is
+// missing. `lent` must outlive it.
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent);
 
 // This process's communicator in a group of processes with a GPU each. Throws as make_nccl_group().

@@ -37,7 +37,7 @@ class CallersProcesses final : public Processes {
     std::copy_n(all.begin(), bytes.size(), bytes.begin());
   }
   void wait_for_first() override { exchange(0); }
-  // Whoever started the processes ends them.
+  // Throws the line as an error: whoever started the processes ends them.
   [[noreturn]] void end_all(const std::string& line, int /*status*/) override {
     throw Error(ErrorCode::kFailed, "ranks", line);
   }
@@ -88,7 +88,7 @@ class CallersGroup final : public Communicator {
   void sum(void* data, std::int64_t count, const char* dtype) const {
     if (count > 0) check(ranks_.sum(ranks_.context, data, count, dtype), "sum");
   }
-  // Numbers of 16 bits are added up in float32 and rounded once.
+  // Adds numbers of 16 bits up in float32, rounded once.
   template <class T>
   void sum_widened(T* data, std::int64_t count, T (*narrow)(float)) {
     wide_.resize(static_cast<std::size_t>(count));

@@ -71,7 +71,7 @@ class StepSession {
   int ranks() const { return processes_ == nullptr ? 1 : processes_->count(); }
 
   void join(const tracestep_ranks& ranks);
-  // `kind`: a number from the caller, which need not be a tracestep_kind.
+  // Plans a run. `kind`: a number from the caller, which need not be a tracestep_kind.
   StepRun* plan(const char* program, int kind);
   void end(StepRun* run);
   void lend(const std::string& name, void* data, std::int64_t bytes);

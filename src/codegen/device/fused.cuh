@@ -33,7 +33,7 @@ __device__ inline float to_float(F16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-// Kernels keep a bool as it is.
+// Returns a bool as it is: kernels keep those.
 __device__ inline bool to_float(bool x) {
   return x;
 }
@@ -51,7 +51,7 @@ __device__ inline void set(F16& to, float x) {
 __device__ inline void set(bool& to, bool x) {
   to = x;
 }
-// x as it would be read back after being stored as a T.
+// Rounds x as if it were stored as a T and read back.
 template <class T>
 __device__ inline float rounded(float x) {
   T y;
@@ -124,7 +124,7 @@ __device__ inline void store_pack(T* to, const V* from) {
     reinterpret_cast<typename Pack<N, T>::Word*>(to)[i] = pack.words[i];
   }
 }
-// N elements that lie `step` apart.
+// Loads N elements that lie `step` apart.
 template <int N, class T, class V>
 __device__ inline void load_each(const T* from, long long step, V* to) {
 #pragma unroll

@@ -29,7 +29,7 @@ Fields<Line> line_fields() {
       {col::peak_bytes.titled("at the peak"), [](L l) { return or_null(l.peak_bytes); }}};
 }
 
-// The letter of an axis. Where width and context are equal, the last axis counts as D.
+// Names an axis by its letter. Where width and context are equal, the last axis counts as D.
 std::string letter_of(const AttentionSpec& spec, const Shape& shape, int axis) {
   const std::int64_t size = shape[axis], context = spec.run.shape.context;
   const int rank = shape.rank();

@@ -59,8 +59,8 @@ PartsProgram attention_program(const AttentionSpec& spec, const Device& device);
 AttentionResult measure_attention(const DeviceFactory& make_device, const AttentionSpec& spec,
                                   const StopSignal* stop = nullptr);
 
-// These let a driver measure cells in rounds (lab/measure/rounds.h). A key has everything that
-// identifies a cell, under the names of its flags.
+// Measures one visit of a cell. With the functions below, a driver measures cells in rounds
+// (lab/measure/rounds.h). A key has all that identifies a cell, by the names of its flags.
 AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,
                       const StopSignal* stop);
 // The relative time of a visit: the elements of the T² scores.
@@ -74,7 +74,7 @@ double square_bytes(const AttentionSpec& spec);
 
 // The bytes that a cell would take, predicted without a run.
 PartsBytes predict_attention(const AttentionSpec& spec, const Device& device);
-// Bytes of the tensors of B·H·T² that are alive before backward.
+// The bytes of the tensors of B·H·T² that are alive before backward.
 std::int64_t square_bytes_saved(const PartsProgram& program, const AttentionSpec& spec);
 
 }  // namespace tracestep

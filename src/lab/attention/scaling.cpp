@@ -114,7 +114,7 @@ Fields<Scaling> scaling_fields() {
       {data_only(col::cell("all parameters of the cells")), &Scaling::keys}};
 }
 
-// nullopt with fewer than three contexts.
+// Fits how memory grows with the context; nullopt: there are fewer than three contexts.
 std::optional<Scaling> scaling_of(const Cells& cells) {
   std::vector<double> s, held, peak;
   for (const AttentionResult* r : cells) {
@@ -133,7 +133,7 @@ std::optional<Scaling> scaling_of(const Cells& cells) {
   return Scaling{cells, std::ssize(cells), fit(held), fit(peak)};
 }
 
-// The bytes at the longest context, worked out.
+// Works out the bytes per T² at the longest context, in words.
 std::string worked(const Cells& cells) {
   const AttentionResult& last = **std::ranges::max_element(
       cells, {}, [](const AttentionResult* r) { return r->spec.run.shape.context; });

@@ -16,7 +16,7 @@ struct QuadraticFit {
   double a = 0, b = 0, c = 0;
   double largest_error = 0;  // The largest |fit − value| / value of all points.
 };
-// CHECKs that `s` has at least three different values.
+// Fits by least squares. CHECKs that `s` has at least three different values.
 QuadraticFit fit_quadratic(std::span<const double> s, std::span<const double> values);
 
 // A row for each cell, with the validity checker's verdict if the device computes numbers.

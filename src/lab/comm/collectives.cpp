@@ -105,7 +105,7 @@ class TimedRank {
   const DeviceTensor whole_, part_;
 };
 
-// Milliseconds of call `i`.
+// The milliseconds of call `i`: from when all ranks have begun until the last one ends.
 double duration_ms(const std::vector<std::unique_ptr<TimedRank>>& ranks, std::size_t i) {
   std::int64_t begin = ranks[0]->begins_ns[i], end = ranks[0]->ends_ns[i];
   for (const auto& rank : ranks) {
@@ -121,7 +121,7 @@ void check(const CollectiveSpec& spec) {
   }
 }
 
-// The statistic of a row that was timed.
+// The statistic `of` the samples; null if the row was not timed.
 template <class F>
 Json if_timed(const CollectiveTimes& t, const F& of) {
   return t.samples_ms.empty() ? Json() : finite_or_null(of(t.samples_ms));

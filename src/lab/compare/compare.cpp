@@ -114,19 +114,19 @@ class Objections {
   std::map<const ResultRow*, std::vector<Verdict>> together_;
 };
 
-// `measure`: a column of samples.
+// True if the row has samples in the column `measure`.
 bool has_samples(const ResultRow& row, const Column& measure) {
   const Json* list = row.find(measure.name);
   return list != nullptr && !(list->is_array() && list->size() == 0);
 }
 
-// The samples by process; empty when they do not fit the counts.
+// The row's samples by process; empty when the counts of processes do not add up to them.
 ProcessSamples samples_of(const ResultRow& row, const Column& measure) {
   return by_process(row.numbers(measure.name), row.numbers(counts_column(measure.name)));
 }
 
-// The samples of each run's processes as one list; empty when `runs` runs cannot have equally many
-// processes.
+// Joins the samples of each run's processes into one list; empty when `runs` runs cannot have
+// equally many processes.
 ProcessSamples by_run(const ProcessSamples& processes, int runs) {
   const auto count = static_cast<std::size_t>(runs);
   if (processes.size() % count != 0) return {};
@@ -256,14 +256,14 @@ class Report {
     gate_.judge_statuses(label, status_a, status_b);
   }
 
-  // "A doubt: unsteady; B invalid: two_graphs".
+  // Joins what is said against either row: "A doubt: unsteady; B invalid: two_graphs".
   static Objection both(const Objection& of_a, const Objection& of_b) {
     std::string out = of_a.text.empty() ? "" : "A " + of_a.text;
     if (!of_b.text.empty()) out += (out.empty() ? "B " : "; B ") + of_b.text;
     return {std::move(out), of_a.is_invalid || of_b.is_invalid};
   }
 
-  // A measure without samples on either side was not taken: an attention row may have forward only.
+  // Adds all measures of which a side has samples: an attention row may have forward only.
   void add_measures(const std::string& row_label, const ResultRow& a, const ResultRow& b,
                     std::span<const Column> measures, const Objection& against) {
     bool is_measured = false;

@@ -37,8 +37,8 @@ struct ComparisonReport {
   std::vector<std::string> undecided;  // Rows that neither passed nor failed.
 };
 
-// Error{kUsage} when the files have no table in common, an ignored column is not a key, or two rows
-// of one file have equal keys.
+// Compares two results. Error{kUsage} when they have no table in common, an ignored column is not a
+// key, or two rows of one file have equal keys.
 ComparisonReport compare_results(const ResultFile& a, const ResultFile& b,
                                  const CompareOptions& options);
 

@@ -14,12 +14,12 @@
 namespace tracestep {
 namespace {
 
-// Facts that differ in every pair of runs and do not describe the machine.
+// True for facts that differ in every pair of runs and do not describe the machine.
 bool is_of_the_run(std::string_view item) {
   return item == "date_utc" || item == "command_line";
 }
 
-// The higher value of a fact that was read before and after the row's steps.
+// The higher of the values that a fact had before and after the row's steps; nullopt: none known.
 std::optional<double> highest(const ResultRow& row, std::string_view fact) {
   std::optional<double> out;
   for (std::string_view when : {"host_before", "host_after"}) {

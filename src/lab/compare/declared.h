@@ -8,8 +8,8 @@
 
 namespace tracestep {
 
-// These tables have no rows; they come in the order in which a comparison shows them: cells first,
-// then their parts, the most detailed first.
+// The tables that can be compared, without rows, in the order in which a comparison shows them:
+// cells first, then their parts, the most detailed first.
 const std::vector<Table>& declared_tables();
 
 }  // namespace tracestep

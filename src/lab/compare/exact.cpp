@@ -29,7 +29,7 @@ std::string shown(const ExactChange& change, double value) {
                                                               : fmt::format("{:.6g}", value);
 }
 
-// "+4.00 KiB", "-2".
+// Writes a change with its sign: "+4.00 KiB", "-2".
 std::string shown_growth(const ExactChange& change) {
   return (change.growth() < 0 ? "-" : "+") + shown(change, std::abs(change.growth()));
 }
@@ -153,7 +153,7 @@ Table ExactComparison::table() const {
   return out;
 }
 
-// The parts of the figure that grew most, from the most detailed table that has some.
+// Names the parts of the figure that grew most, from the most detailed table that has some.
 std::string ExactComparison::parts_behind(const ExactChange& whole) const {
   std::vector<const ExactChange*> found;
   for (const ExactChange& c : changes_) {

@@ -11,12 +11,12 @@ namespace tracestep {
 
 class Gate {
  public:
-  // Without a percentage nothing is judged. Both arguments must outlive the gate; regressions and
-  // undecided rows are added to `out`.
+  // Judges by this percentage, or nothing without one. Both arguments must outlive the gate;
+  // regressions and undecided rows are added to `out`.
   Gate(const std::optional<double>& fail_percent, ComparisonReport& out)
       : fail_percent_(fail_percent), out_(out) {}
 
-  // The message is the row's `label` followed by `why`.
+  // Add a regression or an undecided row. The message is the row's `label` followed by `why`.
   void regress(const std::string& label, const std::string& why);
   void undecide(const std::string& label, const std::string& why);
 

@@ -20,7 +20,7 @@ bool is_b_first(int pair, std::uint64_t seed) {
 
 namespace {
 
-// The rows of one table in all documents; those of the first where they do not pair.
+// Merges the rows of one table in all documents; takes the first document's if they do not pair.
 Json joined_rows(std::span<const Json> documents,
                  const std::function<const Json*(const Json& document)>& table_in) {
   std::vector<const Json*> tables;

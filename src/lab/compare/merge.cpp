@@ -14,8 +14,8 @@
 namespace tracestep {
 namespace {
 
-// The rows of `bench` are what the validity checker reads, so they are judged again, beside each
-// other; those of other commands keep their verdicts.
+// True for a table whose rows are judged again, beside each other: those of `bench`, which the
+// validity checker reads. Rows of other commands keep their verdicts.
 bool is_judged(const Table& table) {
   return table.name == "bench" && std::ranges::any_of(table.columns, is_verdict_column);
 }

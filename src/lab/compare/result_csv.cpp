@@ -31,7 +31,7 @@ struct Place {
   }
 };
 
-// nullopt: it is no number. A number that no result of ours can hold is damage.
+// Reads a number; nullopt: it is none. Fails for a number that no result of ours can hold.
 std::optional<Json> number_in(std::string_view text, const Place& place) {
   const char* const end = text.data() + text.size();
   bool is_beyond = false;
@@ -50,7 +50,7 @@ std::optional<Json> number_in(std::string_view text, const Place& place) {
   return is_number ? std::optional<Json>(real) : std::nullopt;
 }
 
-// Also an object, which the CSV writer has as JSON; what only looks like one stays a text.
+// Reads a cell: empty, a number, an object, which the CSV writer has as JSON, or else a text.
 Json cell_of(const std::string& text, const Place& place) {
   if (text.empty()) return {};
   if (text.starts_with('{')) {
@@ -64,8 +64,8 @@ Json cell_of(const std::string& text, const Place& place) {
   return from_csv_text(text);
 }
 
-// A list, as the CSV writer has it ("[1,2]", null for what is no number) or with spaces between the
-// numbers.
+// Reads a list of numbers, as the CSV writer has it ("[1,2]", null for what is no number) or with
+// spaces between the numbers.
 Json list_of(std::string text, const Place& place) {
   std::ranges::replace_if(
       text, [](char c) { return c == '[' || c == ']' || c == ','; }, ' ');
@@ -99,7 +99,7 @@ std::vector<std::string> names_in(const CsvRow& head, const std::string& file) {
   return out;
 }
 
-// A table with the names of its columns in the first row.
+// Reads a table's rows as objects; the first row has the names of its columns.
 Json rows_of(std::span<const CsvRow> rows, const std::string& file) {
   const std::vector<std::string> names = names_in(rows.front(), file);
   Json out = Json::array();

@@ -23,7 +23,7 @@ std::vector<Column> with_roles(std::vector<Column> columns) {
   return columns;
 }
 
-// The member, if it is there and an object.
+// The member with this name if it is there and an object, else nullptr.
 const Json* object_in(const Json& json, std::string_view name) {
   const Json* found = json.is_object() ? json.find(name) : nullptr;
   return found != nullptr && found->is_object() ? found : nullptr;
@@ -64,7 +64,7 @@ const Table* declared_as(const std::string& name, const Json& table) {
               "give what one of its commands has written, in the format json");
 }
 
-// Rows that nothing identifies, or without figures, cannot be compared.
+// True if rows can be compared: something identifies them, and they have figures besides.
 bool can_be_compared(const std::vector<Column>& columns) {
   const auto keys = std::ranges::count(columns, ColumnRole::kKey, &Column::role);
   return keys > 0 && keys < std::ssize(columns);

@@ -38,7 +38,7 @@ inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
 // The limit for rows of cells; tables of parts may have a hundred times as many.
 inline constexpr std::size_t kMaxResultRows = 10000;
 
-// Error{kInput} naming the file when a result has no environment or no rows.
+// Throws Error{kInput} naming the file when a result has no environment or no rows.
 void check_members(const Json& document, const std::string& name);
 
 // Parses the text of a result. Throws Error{kInput} naming `name` if it is none of ours, for

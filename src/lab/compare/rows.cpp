@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Comma-separated values do not tell a text from a number.
+// True if both are the same in words, as comma-separated values do not tell texts from numbers.
 bool is_same(const Json& a, const Json& b) {
   return words(a) == words(b);
 }

@@ -14,8 +14,8 @@ namespace tracestep {
 
 class TablePair {
  public:
-  // `ignored`: key columns in which matched rows may differ. Fields that only change the speed may
-  // differ as well, because speed is what is compared, unless they vary within one table. With
+  // Pairs two tables. `ignored`: key columns in which matched rows may differ. So may fields that
+  // only change the speed, as speed is what is compared, unless they vary within one table. With
   // `is_of_two_things`, if no row has a match, key columns that have one value in A and another in
   // B may differ too: they are then what is compared.
   TablePair(const ResultTable& a, const ResultTable& b, const std::vector<std::string>& ignored,
@@ -52,10 +52,10 @@ class TablePair {
   std::set<std::string, std::less<>> varying_;
 };
 
-// A string without quotes; any other value as JSON.
+// Writes a value: a string without quotes, any other as JSON.
 std::string words(const Json& value);
 
-// Error{kUsage} naming an ignored column that is a key of none of these pairs.
+// Throws Error{kUsage} naming an ignored column that is a key of none of these pairs.
 void check_ignored(std::span<const TablePair> pairs, const std::vector<std::string>& ignored);
 
 }  // namespace tracestep

@@ -18,7 +18,7 @@ struct Against {
   Json speedup() const { return finite_or_null(1.0 / comparison.ratio); }
 };
 
-// `prefix`: of the columns' names; `what`: what the rows are compared with.
+// Columns of a comparison. `prefix`: of their names; `what`: what the rows are compared with.
 Fields<Against> against_fields(const std::string& prefix, const std::string& title,
                                const std::string& what);
 // Columns with the statistics of one list of samples.

@@ -25,7 +25,7 @@ bool is_same_attention(const AttentionSpec& a, const AttentionSpec& b) {
          a.run.shape.context == b.run.shape.context && a.run.precision == b.run.precision;
 }
 
-// Primitive ops compute softmax in parts.
+// The ops of attention: primitive ones if it computes softmax in parts.
 Granularity ops_of(const AttentionSpec& spec) {
   return spec.saved.exp ? Granularity::kPrimitive : Granularity::kFused;
 }
@@ -47,7 +47,7 @@ AttentionWay attention_way(std::span<const AttentionResult> results, const Atten
           part(&AttentionResult::whole)};
 }
 
-// Everything that identifies the row, under the names of `compile`'s flags.
+// The row's key: everything that identifies it, under the names of `compile`'s flags.
 Json key_of_way(const AttentionResult& r) {
   Json out = part_of_key(r.spec.run, [](const RunField& f) {
     return is_of_attention(f) && f.group == FieldGroup::kHow;

@@ -19,23 +19,23 @@ struct Composition {
   Val (*build)(Builder& b, Val x);
 };
 
-// [B,T,F], the inside of a feed-forward block
+// The shape [B,T,F] of the inside of a feed-forward block.
 Shape inner(const RunSpec& run) {
   return {run.shape.batch, run.shape.context, run.model.d_ff};
 }
-// [B,T,C]
+// The shape [B,T,C] of the residual stream.
 Shape residual(const RunSpec& run) {
   return {run.shape.batch, run.shape.context, run.model.d_model};
 }
-// [B,H,T,D]
+// The shape [B,H,T,D] of q, k and v by heads.
 Shape heads(const RunSpec& run) {
   return {run.shape.batch, run.model.heads, run.shape.context, run.model.head_width()};
 }
-// [B,H,T,T]
+// The shape [B,H,T,T] of attention's scores.
 Shape scores(const RunSpec& run) {
   return {run.shape.batch, run.model.heads, run.shape.context, run.shape.context};
 }
-// [B·T,V]
+// The shape [B·T,V] of the logits, a row for each token.
 Shape logits(const RunSpec& run) {
   return {run.shape.batch * run.shape.context, run.model.vocab};
 }

@@ -23,7 +23,7 @@ struct Rung {
 
 // All rungs in the usual order; they may be climbed in any other order too.
 std::span<const Rung> all_rungs();
-// Error{kUsage} naming `where` and the nearest rung when there is no such rung.
+// The rung with this name. Error{kUsage} naming `where` and the nearest rung if there is none.
 const Rung& rung_named(const About& where, const std::string& name);
 
 // True if naive_run() or a rung sets this field of a run.

@@ -26,14 +26,14 @@ class SavedParts {
   SavedParts(const Program& program, const RunSpec& run)
       : program_(program), saved_(saved_for_backward(program)), run_(run) {}
 
-  // Values that backward of a node under this path reads.
+  // Counts the values that backward of a node under this path reads.
   SavedCount read_by(const std::string& path) const {
     return count([&](const Saved& s) {
       return std::ranges::any_of(
           s.readers, [&](NodeId reader) { return is_under(program_.node(reader).origins, path); });
     });
   }
-  // Values that a forward node under this path made; of a fused node, the node of its body.
+  // Counts the values that a forward node under this path made; of a fused one, a node of its body.
   SavedCount made_by(const std::string& path) const {
     return count([&](const Saved& s) { return is_under(origins_of(s), path); });
   }

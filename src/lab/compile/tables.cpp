@@ -17,7 +17,7 @@
 namespace tracestep {
 namespace {
 
-// Shown to people only where the device counts energy.
+// The column of energy, shown to people only where the device counts it.
 Column energy_column() {
   Column out = real_column("energy_j", "energy", "J", kTwoDigits,
                            "of the whole device, for one step, by its own coarse counter");
@@ -85,7 +85,7 @@ void add_bytes(Fields<Row>& fields, CellOf cell) {
              [cell](const Row& row) { return or_null(cell(row).result.detail); });
 }
 
-// The validity checker's column, filled in when all rows are there.
+// Adds the validity checker's column, which is filled in when all rows are there.
 template <class Row>
 void add_verdict(Fields<Row>& fields) {
   fields.add(verdict_column(), [](const Row&) { return Json(); });
@@ -188,7 +188,7 @@ Fields<LadderRow> ladder_fields() {
   return out;
 }
 
-// nullopt for a step that did not run.
+// The step's samples with their statistics; nullopt: it did not run.
 std::optional<TimedSamples> samples_of(const LadderStep& step) {
   const CellResult& result = step.cell.result;
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;

@@ -48,7 +48,7 @@ const std::vector<Topic>& all() {
   return topics;
 }
 
-// The values that every page may use.
+// Sets the values that every page may use: the model, and letters such as B and T.
 Values letters(const ExplainInput& input) {
   const Letters n(input);
   Values out;
@@ -59,12 +59,12 @@ Values letters(const ExplainInput& input) {
   return out;
 }
 
-// A topic's file holds one page.
+// Parses the page of a topic, the only one of its file.
 pages::Page page_of(const Topic& topic) {
   return std::move(pages::parse(topic.page).at(0));
 }
 
-// Ignores case; a word ends where letters end.
+// True if the text has the word, in any case; a word ends where letters and digits end.
 bool has_word(std::string_view text, std::string_view word) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   const auto lowered = [](std::string_view of) {

@@ -50,11 +50,11 @@ struct Topic {
   bool reads_ranks = false;  // RanksInput
 };
 
-// In teaching order: time, memory, attention, many ranks, number formats.
+// All topics in teaching order: time, memory, attention, many ranks, number formats.
 std::span<const Topic> topics();
-// Error{kUsage} naming the nearest topic when there is no such topic.
+// The topic with this name. Error{kUsage} naming the nearest topic when there is none.
 const Topic& topic_named(std::string_view name);
-// Rows: topics; what is printed when none is asked for.
+// A table with a row for each topic, which is printed when none is asked for.
 Table topic_table();
 
 // The tables of a topic: first the formulas with numbers, with the common mistakes as notes below.

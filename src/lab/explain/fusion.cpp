@@ -18,7 +18,7 @@ Program step_with(const ExplainInput& input, Granularity ops) {
   return step_program({.model = input.model, .shape = input.shape, .ops = ops});
 }
 
-// Bytes that all layers' SwiGLU move in the forward pass.
+// The bytes that all layers' SwiGLU move in the forward pass.
 std::int64_t swiglu_bytes(const Program& program) {
   const std::string swiglu = scope::path({scope::kFeedForward, scope::kSwiglu});
   std::int64_t out = 0;
@@ -31,7 +31,7 @@ std::int64_t swiglu_bytes(const Program& program) {
   return out;
 }
 
-// Bytes that products and updates move, which no fusion removes.
+// The bytes that products and updates move, which no fusion removes.
 std::int64_t least_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Node& node : program.nodes) {

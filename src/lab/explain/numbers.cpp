@@ -21,7 +21,7 @@ float as_bf16(double x) {
   return to_float(to_bf16(static_cast<float>(x)));
 }
 
-// Elements of the parameters that a product reads.
+// The number of elements of the parameters that products read.
 std::int64_t multiplied_parameters(const Program& program) {
   std::set<ValueId> found;
   for (const Node& node : program.nodes) {

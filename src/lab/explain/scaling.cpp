@@ -40,7 +40,7 @@ double activation_sums_s(const ModelConfig& model, double tokens, double ranks, 
   return sums * 2 * gathered(kValueBytes * tokens * of(model.d_model), ranks) / w;
 }
 
-// Ranks get whole sequences, at least one, and all as many.
+// The sequences of each rank, at least one and for all as many, as ranks get whole sequences.
 double sequences_of_a_rank(const BatchShape& shape, const RankRates& rates) {
   return std::max(1.0, std::floor(of(shape.batch) / rates.ranks));
 }

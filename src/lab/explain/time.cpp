@@ -17,7 +17,7 @@ double value(const ResultRow& row, std::string_view column) {
   return row.number(column).value_or(0.0);
 }
 
-// Lines whose columns are missing are left out: results of other versions may have fewer columns.
+// True if the row has these columns, without which a line is left out: older results lack some.
 bool has(const ResultRow& row, std::initializer_list<std::string_view> columns) {
   return std::ranges::all_of(columns,
                              [&](std::string_view c) { return row.number(c).has_value(); });

@@ -20,7 +20,7 @@ struct Letters {
   double scores() const { return b * h * t * t; }
 };
 
-// Topics in time.cpp.
+// Explain topics; these are in time.cpp.
 void explain_warmup(const ExplainInput& input, Explanation& out);
 void explain_synchronisation(const ExplainInput& input, Explanation& out);
 void explain_std(const ExplainInput& input, Explanation& out);

@@ -32,7 +32,7 @@ class Values {
   // Appends an element to a list.
   Values& add(const std::string& list) { return lists_[list].emplace_back(); }
 
-  // nullptr when the value is not set.
+  // The value with this name; nullptr: it is not set.
   const Value* find(std::string_view name) const;
   const std::vector<Values>& list(std::string_view name) const;
 

@@ -118,7 +118,7 @@ Table failure_holder_table(const MemoryCell& cell) {
   return table;
 }
 
-// The device to which a price in time applies.
+// Names the device to which a price in time applies.
 std::string priced_on(const FitQuestion& asked) {
   if (asked.times != nullptr) {
     return asked.times->sheet != nullptr ? asked.times->sheet->name : "this device";

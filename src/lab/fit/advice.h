@@ -19,7 +19,7 @@ Table failure_holder_table(const MemoryCell& cell);
 // A row for each remedy of `advice`, with its cost. Notes name the margin, and what would fit
 // without it.
 Table remedy_table(const FitQuestion& asked, const Advice& advice);
-// Rows with the smallest peaks that were found, for the step as asked and for one sequence, and
+// A table with the smallest peaks that were found, for the step as asked and for one sequence, and
 // what holds the memory.
 Table least_table(const FitQuestion& asked, const Advice& advice);
 

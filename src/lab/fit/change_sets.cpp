@@ -93,7 +93,7 @@ ChangeSets::ChangeSets(Judge& judge)
   find_choices();
 }
 
-// The step as asked, or each way in which ranks may share it.
+// The step as asked, or in each way in which ranks may share it, without those that are refused.
 std::vector<Remedy> ChangeSets::shared() {
   Remedy asked{.step = q_.step};
   if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last

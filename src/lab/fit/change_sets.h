@@ -33,7 +33,7 @@ struct ChangeSet {
 // batch that no other way beats in both time and bytes, combined with every choice of each field.
 class ChangeSets {
  public:
-  // `judge` must outlive it.
+  // Builds the sets of the question that `judge` has; `judge` must outlive this.
   explicit ChangeSets(Judge& judge);
 
   // Sets that do not divide the batch. The step as asked is the set without changes.

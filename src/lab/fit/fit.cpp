@@ -34,8 +34,8 @@ struct Fit {
   }
 };
 
-// "llama-2-7b, 6.74 B parameters: batch 1, context 4096, bf16, step": a model of one's own sizes by
-// their number alone.
+// The title of a step: "llama-2-7b, 6.74 B parameters: batch 1, context 4096, bf16, step"; without
+// a name for a model of one's own sizes.
 std::string title_of(const RunSpec& step) {
   const std::string count = format_count(static_cast<double>(parameter_formula(step.model)));
   const bool is_custom = step.model.name == "custom";

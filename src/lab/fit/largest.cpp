@@ -43,7 +43,7 @@ class Bracket {
   Bracket(std::int64_t most, std::int64_t limit, PeakOf peak_of)
       : fails_(most + 1), limit_(limit), peak_of_(std::move(peak_of)) {}
 
-  // `near`: tried first, and then the size beside it that has to fit, or not to.
+  // Finds the largest size; tries `near` first, then its neighbour on the side that is still open.
   std::int64_t largest_near(std::int64_t near) {
     near = std::clamp<std::int64_t>(near, 1, fails_ - 1);
     try_units(near);
@@ -52,7 +52,7 @@ class Bracket {
     return largest(on_line());
   }
 
-  // `guess`: tried first.
+  // Finds the largest size that fits, 0 if none does; tries `guess` first.
   std::int64_t largest(std::int64_t guess) {
     for (int i = 0; fails_ - fits_ > 1; ++i) {
       const std::int64_t width = fails_ - fits_;
@@ -155,7 +155,7 @@ class Finder {
     return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
   }
 
-  // If the size that was asked for fits without another task, no answer is another task.
+  // The size that was asked for: where it fits without another task, no answer is another task.
   std::int64_t asked_size() const {
     RunSpec asked = q_.step;
     return size_of(asked);
@@ -179,7 +179,7 @@ class Finder {
     return r;
   }
 
-  // nullopt: the step is refused, or no choice of what to recompute meets its own budget.
+  // The step's peak by `look`; nullopt: it is refused, or no recomputation meets its own budget.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
     if (refusal_of(r.step)) return std::nullopt;
     (judge_.*look)(r);
@@ -220,12 +220,12 @@ class Finder {
     return peak && may_fit(*peak, is_nested ? with_error_of_nested() : q_.within_bytes());
   }
 
-  // What a sketch of nested blocks may say of a step that fits.
+  // The most that a sketch of nested blocks, with its error, may say of a step that fits.
   std::int64_t with_error_of_nested() const {
     return static_cast<std::int64_t>(kNestedError * static_cast<double>(q_.within_bytes()));
   }
 
-  // Programs of few layers find the size; where whole programs are to say it, it is tried first.
+  // Finds the largest size from `start` by programs of few layers, then, if asked, by whole ones.
   Largest largest_of(const Remedy& start, std::int64_t guess, By by) {
     Largest out{.remedy = start, .flags = start.command};
     const auto sketched = [&](std::int64_t units) {
@@ -252,7 +252,7 @@ class Finder {
     return out;
   }
 
-  // Whole blocks are one of the choices for a budget, and quickly predicted.
+  // The largest size with whole blocks recomputed, quickly predicted and one choice for a budget.
   std::int64_t of_blocks(Remedy blocks) {
     const std::int64_t within = std::min(q_.within_bytes(), blocks.step.recompute.budget_bytes);
     blocks.step.recompute = Recomputation::blocks();
@@ -300,8 +300,8 @@ class Finder {
     }
   }
 
-  // The last set with feed-forwards in chunks, and then with the inputs of blocks in the host's
-  // memory.
+  // Adds the last set with feed-forwards in chunks, and, if it may, that one with the inputs of
+  // blocks in the host's memory, too.
   void add_in_chunks(bool may_move, std::vector<Choices>& out) const {
     if (q_.step.mode == Mode::kInference || q_.step.model.captured != nullptr) return;
     Choices set = out.back();
@@ -353,7 +353,7 @@ class Finder {
     return set;
   }
 
-  // By programs of few layers, where the step has no budget of its own.
+  // True if the step leaves the margin free, by programs of few layers unless it has a budget.
   bool is_within_margin(Remedy& tried) {
     const std::optional<std::int64_t> peak = sketched_peak(tried);
     return peak && *peak <= q_.within_bytes();

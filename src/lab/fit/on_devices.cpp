@@ -191,7 +191,7 @@ struct Planned {
   }
 };
 
-// nullopt: so many devices cannot share the step.
+// The plan for so many devices, with its table; nullopt: they cannot share the step.
 std::optional<Planned> planned(const FitQuestion& asked, const DevicesQuestion& o,
                                std::int64_t gpus) {
   std::optional<Predictor> predictor;

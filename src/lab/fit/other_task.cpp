@@ -20,7 +20,7 @@ class OtherTask {
  public:
   explicit OtherTask(Judge& judge) : judge_(judge), q_(judge.question()) {}
 
-  // Adapters come last: all else trains the whole model.
+  // Finds all changes of the task; adapters come last, as all others train the whole model.
   std::vector<Remedy> find(const std::vector<Remedy>& from) {
     find_whole(from);
     add_best(from, [&](const Remedy& r) { return adapters(r); });
@@ -101,7 +101,7 @@ class OtherTask {
     return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;
   }
 
-  // The usual adapters, beside every product of the layers.
+  // The remedy with the usual adapters, beside every product of the layers; nullopt: it has none.
   std::optional<Remedy> adapters(const Remedy& r) {
     // Ranks that divide rows between products have no adapters.
     if (r.step.mode != Mode::kStep || trains_part(r.step) || r.step.parallel.divides_rows) {

@@ -14,8 +14,8 @@ Remedy with_single_blocks(const Remedy& r) {
   return out;
 }
 
-// The key names what forward computes and keeps for backward. How weights are updated, and where
-// the optimizer's states lie, matters to it only by the form in which it reads weights.
+// A key for what forward computes and keeps for backward. How weights are updated, and where the
+// optimizer's states lie, matters only by the form in which forward reads weights.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
@@ -23,8 +23,8 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// The key names what forward and backward hold before updates, which do not know where the
-// optimizer's states lie.
+// A key for what forward and backward hold before updates, wherever the optimizer's states
+// lie.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;
@@ -103,8 +103,8 @@ double PeakBounds::computing_bytes(const Remedy& r) const {
   return out;
 }
 
-// In the step as asked, forward reads the narrow copies of weights that updates at the end keep; in
-// other steps it makes copies of its own, which it also holds.
+// Stores what a step holds, for bounds on others. If its updates are not those asked for, forward
+// holds narrow copies of weights of its own, so then what forward holds is left out.
 void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
   if (!figures.forward_bytes || !has_states_as_asked(q_.step, r.step)) return;
   computing_[{key_of_computing(q_.step, r.step), r.micro_batches}] =
@@ -117,7 +117,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Half the sequences leave at least half of the bytes.
+// What forward holds at least, by steps seen: half the sequences leave at least half of the bytes.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);
   double share = 1;

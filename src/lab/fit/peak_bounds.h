@@ -14,11 +14,11 @@ namespace tracestep {
 
 class PeakBounds {
  public:
-  // `judge` must outlive it.
+  // Bounds for the question that `judge` has; `judge` must outlive this.
   explicit PeakBounds(Judge& judge) : q_(judge.question()), figures_(judge.figures()) {}
 
-  // Weights and states in the device's memory, which no recomputation and no form of a kernel
-  // changes.
+  // The bytes of weights and states in the device's memory, which no recomputation and no form of a
+  // kernel changes.
   std::int64_t kept_bytes(const Remedy& r);
   // A lower bound on the peak: what is kept, and what forward holds besides, as far as other sets
   // have shown it.

@@ -50,8 +50,8 @@ PlannedStep shown_step(const FitQuestion& q, const RunSpec& step, std::string na
   return out;
 }
 
-// The step as asked for where it does not fit, and the one that is proposed. Devices that are
-// planned change the step too much to draw it without them.
+// The steps to draw: the one that is proposed, and the one as asked if it does not fit, unless so
+// many devices are planned that this one is too different.
 std::vector<PlannedStep> steps_of(const FitQuestion& q, const std::vector<Remedy>& plans,
                                   std::vector<Table>& tables) {
   const bool is_changed = !plans.empty() && !plans.front().command.empty();
@@ -91,7 +91,7 @@ PageCard bytes_card(const FitQuestion& q, const std::vector<PlannedStep>& steps)
               lead + fmt::format(", of {}.", format_bytes(q.limit_bytes)), std::move(charts));
 }
 
-// The part that takes the most time.
+// Says which part takes the most time, and how much.
 std::string longest_part(const Prediction& prediction) {
   const auto& parts = prediction.time.parts;
   const auto longest = std::ranges::max_element(parts, {}, &PredictedPart::ms);
@@ -106,7 +106,7 @@ std::string longest_part(const Prediction& prediction) {
   return out;
 }
 
-// The plans with a number each, by which the charts call them.
+// Adds a table of the plans, with a number for each by which the charts call it.
 void add_changes(const std::vector<Table>& from, std::vector<Table>& tables) {
   const Table* table = filled(from, "remedies");
   if (table == nullptr) table = filled(from, "plan");
@@ -171,7 +171,7 @@ PageCard tile(std::string what, std::string figure, std::string more) {
   return out;
 }
 
-// Peak, time and speed of the step that is proposed, or that was asked for.
+// Makes tiles of peak, time and speed of the step that is proposed, or that was asked for.
 std::vector<PageCard> tiles_of(const FitQuestion& q, const PlannedStep& step,
                                const std::vector<Remedy>& plans) {
   const bool is_shared = step.step.parallel.is_on();
@@ -189,7 +189,7 @@ std::vector<PageCard> tiles_of(const FitQuestion& q, const PlannedStep& step,
   return out;
 }
 
-// "qwen2.5-7b: batch 16, context 2048, bf16, step"
+// The title of a plan: "qwen2.5-7b: batch 16, context 2048, bf16, step".
 std::string title_of_plan(const RunSpec& step) {
   return fmt::format("{}: batch {}, context {}, {}, {}", step.model.name, step.shape.batch,
                      step.shape.context, name_of(step.precision), name_of(step.mode));

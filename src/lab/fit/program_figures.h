@@ -42,7 +42,7 @@ struct PartFigures {
 
 class ProgramCache {
  public:
-  // `times` must outlive this; nullptr: times are modelled with rounded rates.
+  // Starts empty. `times` must outlive this; nullptr: times are modelled with rounded rates.
   ProgramCache(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 

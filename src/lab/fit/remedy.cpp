@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::string_view kAccumulate = "accumulate";
 
-// Micro-batches of the step that the remedy comes to.
+// The number of micro-batches in the step that the remedy leads to.
 std::int64_t all_micro_batches(const Remedy& r) {
   return r.step.accumulate * r.micro_batches;
 }
@@ -141,8 +141,8 @@ std::vector<std::string> parts_of_blocks(const ModelConfig& model) {
   return {std::string(scope::kFeedForward), std::string(scope::kAttention)};
 }
 
-// Blocks that run again, with feed-forwards in chunks, and with their inputs in the host's memory:
-// without recomputation neither holds less.
+// Adds blocks that run again with feed-forwards in chunks, and with their inputs in the host's
+// memory: without recomputation neither holds less.
 void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& out) {
   using enum ChangeSeverity;
   const bool may_cut = step.ffn_chunks == 1 && step.model.captured == nullptr;
@@ -160,7 +160,7 @@ void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& o
   if (may_cut && may_move) add(true, true);
 }
 
-// Choices for all layers alike, those that compute least again first.
+// The recomputations that a step may change to, those that compute least again first.
 Choices recomputations(const RunSpec& step, const DeviceTraits& traits) {
   using Kind = Recomputation::Kind;
   const Recomputation& now = step.recompute;

@@ -40,7 +40,7 @@ struct StepChange {
 // The values that a field may take instead of the one asked for; empty: it keeps that one.
 using Choices = std::vector<StepChange>;
 
-// Also places the optimizer's states in the host's memory, besides what the step places there
+// Places the optimizer's states in the host's memory, besides what the step has placed there
 // already.
 void offload_optimizer(RunSpec& step);
 
@@ -126,7 +126,7 @@ bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes);
 // Adds the words and figures to remedies, and remembers the one with the least peak.
 class Judge {
  public:
-  // `question` must outlive it.
+  // Judges steps for a question; `question` must outlive this.
   explicit Judge(const FitQuestion& question);
 
   const FitQuestion& question() const { return q_; }

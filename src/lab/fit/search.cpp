@@ -32,8 +32,8 @@ Recomputation budget_of(const FitQuestion& q) {
   return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q.within_bytes())};
 }
 
-// A budget is for the peak of one program, not for what others keep besides, and chooses among what
-// stays on the device.
+// True if a budget of recomputation can help. It is for the peak of one program, not for what
+// others keep besides, and chooses among what stays on the device.
 bool takes_budget(const Judge& judge, const Remedy& r, double most_kernels) {
   return !has_activations(r.step.offload) && r.step.mode != Mode::kInference &&
          r.micro_batches == 1 && judge.asked().kernels <= most_kernels;
@@ -171,7 +171,7 @@ class Search {
     });
   }
 
-  // The remedies of one severity.
+  // Adds the remedies of one severity to the advice.
   void take_from(ChangeSeverity severity) {
     const double fastest = fastest_ms();
     Remedies found = fitting(sketched(severity, fastest), fastest);
@@ -217,8 +217,8 @@ class Search {
   }
   static bool is_slower(const Set& set, double ms) { return set.least_ms * (1 + kAlike) > ms; }
 
-  // The fastest that fits without the margin, if it is faster than those that leave it: `known`, or
-  // one that surely leaves too little.
+  // Finds the fastest remedy that fits without the margin, if it beats all that leave it free:
+  // `known`, or a faster one that surely leaves too little.
   std::optional<Remedy> tightest(const std::vector<Set*>& sets, const Remedies& found,
                                  std::optional<Remedy> known, double fastest) {
     if (!found.empty()) fastest = std::min(fastest, found.front().figures.ms);
@@ -253,8 +253,8 @@ class Search {
     return out;
   }
 
-  // The set with the least peak of those that are not much slower: for other programs, or a larger
-  // batch.
+  // Adds the set with the least peak of those that are not much slower, if it is much less: that
+  // leaves room for other programs, or a larger batch.
   void add_roomiest() {
     constexpr double kNotMuchSlower = 1.5;
     const Remedy first = advice_.remedies.front();

@@ -22,14 +22,14 @@ std::string key_text(const RunSpec& step, std::int64_t micro_batches) {
   return fmt::format("{} in {}", canonical_text(key_of(step)), micro_batches);
 }
 
-// A step whose micro-batches are one batch, to be divided.
+// Makes the step's micro-batches one batch, to be divided anew.
 RunSpec undivided(RunSpec step) {
   step.shape.batch *= step.accumulate;
   step.accumulate = 1;
   return step;
 }
 
-// A quantity of `layers` from those of two other numbers of layers.
+// Extrapolates a quantity to `layers` layers from those of two other numbers of layers.
 double at_depth(double a, double b, std::pair<std::int64_t, std::int64_t> of, std::int64_t layers) {
   const auto steps = static_cast<double>(layers - of.first);
   return a + (b - a) * steps / static_cast<double>(of.second - of.first);
@@ -75,8 +75,8 @@ class NestedBytes {
   NestedBytes(const std::map<Where, std::int64_t>& few, const std::map<Where, std::int64_t>& more)
       : few_(few), more_(more) {}
 
-  // The bytes of many layers: of the last by its levels, of those between by levels and gradients,
-  // of all else by layers. In the forward pass nothing but the first input is held.
+  // Extrapolates bytes to many layers: those of the last by its levels, of those between by levels
+  // and gradients, of all else by layers. In forward nothing but the first input is held.
   std::int64_t at(const Where& where, std::int64_t layers) const {
     const auto& [phase, place, component] = where;
     const std::int64_t known = more_.at(where), many = kNestedDepths.second;
@@ -114,7 +114,7 @@ std::int64_t summed_bytes(const RunSpec& step) {
   return count * static_cast<std::int64_t>(size_of(dtype)) / step.parallel.tensor;
 }
 
-// The step with so many layers; batches of sums are those of the whole model.
+// The step with so many layers, but with sums of ranks cut up as in the whole model.
 RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
   RunSpec out = step;
   out.model.layers = layers;

@@ -47,7 +47,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
 
 class FiguresOfSteps {
  public:
-  // `times` must outlive this; nullptr: times are modelled.
+  // Figures of steps on such a device. `times` must outlive this; nullptr: times are modelled.
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
@@ -65,7 +65,7 @@ class FiguresOfSteps {
   // yet.
   const StepFigures* sketched(const RunSpec& step, std::int64_t micro_batches) const;
 
-  // Weights and states in the device's memory, as in sketch(), but computed without most passes.
+  // The bytes of weights and states in the device's memory, as sketch() has them but found faster.
   std::int64_t kept_bytes(const RunSpec& step, std::int64_t micro_batches = 1);
 
   std::size_t programs() const { return exact_.size() + programs_.built(); }  // built so far

@@ -19,7 +19,7 @@ namespace tracestep {
 // 2003, chapter 2.
 class MedianResampler {
  public:
-  // `samples`: at least one.
+  // Resamples `samples`, of which there must be at least one.
   MedianResampler(std::span<const double> samples, const CounterRng& rng);
   double next();
 
@@ -32,9 +32,9 @@ class MedianResampler {
   std::uint64_t index_ = 0;  // draws so far
 };
 
-// median(b) / median(a) of resampled lists, `resamples` times: the middle `confidence` of them. The
-// same lists, seed and count give the same interval on every machine. NaN, with coverage 0, when a
-// list has fewer than six samples (too few for resampling to show the variation) or a median is not
+// An interval for median(b) / median(a): the middle `confidence` of `resamples` pairs of resampled
+// lists. The same lists, seed and count give the same interval on every machine. NaN, with coverage
+// 0, when a list has fewer than six samples (too few to show the variation) or a median is not
 // positive. Source: Efron, "Bootstrap methods: another look at the jackknife", 1979 (percentile
 // method).
 Interval ratio_interval(std::span<const double> a, std::span<const double> b,

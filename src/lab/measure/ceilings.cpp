@@ -13,8 +13,8 @@
 namespace tracestep {
 namespace {
 
-// The run's memory limit does not apply to the arrays that its device is measured with, nor do its
-// files.
+// Makes the run's device without its memory limit, which does not apply to the arrays that ceilings
+// are measured with, and without its files.
 std::unique_ptr<Device> plain_device(RunSpec run) {
   run.place = {.device = run.place.device, .threads = run.place.threads};
   return make_device(run);

@@ -39,9 +39,9 @@ struct Comparison {
 // True if B is slower than A beyond chance, even by less than the margin.
 bool is_slower(const Comparison& comparison);
 
-// Samples of one process: what this process shows, at 95 %. Says nothing of another process of the
-// same build. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is
-// NaN with fewer than six samples on a side.
+// Compares samples of one process each, at 95 %: this says nothing of other processes of the same
+// builds. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is NaN
+// with fewer than six samples on a side.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
 // Compares cells that were measured in rounds: the i-th visit of A with the i-th of B. The ratio is
@@ -63,10 +63,10 @@ inline constexpr double kProcessConfidence = 0.995;
 // enough, five and five are not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
-// Samples that know their process, at 99.5 %. The ratio is that of the medians of the processes'
-// medians, its interval from process_ratio_interval(), the test on the processes' medians, which is
-// exact for any distribution of these that both sides share. Where can_tell() says no,
-// everything is unclear unless `noise` is known: then the interval alone decides.
+// Compares samples that know their process, at 99.5 %. The ratio is that of the medians of
+// processes' medians, its interval from process_ratio_interval(), the test on the processes'
+// medians, which is exact for any distribution of these that both sides share. Where can_tell()
+// says no, everything is unclear unless `noise` is known: then the interval alone decides.
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});
 
@@ -74,10 +74,10 @@ Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, d
 // test gives p < 0.5 %. Nine are enough.
 bool can_tell_pairs(std::size_t pairs);
 
-// Processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by lot, at
-// 99.5 %. The ratio is the median of the pairs' ratios, its interval from pair_ratio_interval(),
-// the test Wilcoxon's of their logarithms. It is exact whatever the noise: drifts, clusters and
-// dependence between pairs are the same for both orders of each pair, and the lot decides which is
+// Compares processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by
+// lot, at 99.5 %. The ratio is the median of the pairs' ratios, its interval from
+// pair_ratio_interval(), the test Wilcoxon's of their logarithms, exact whatever the noise: drifts,
+// clusters and dependence between pairs are alike for both orders, and the lot decides which is
 // measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 

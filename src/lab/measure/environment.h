@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// `command_line`: the arguments as given. `threads`: those that the CPU back end uses; 0:
-// OMP_NUM_THREADS if set, else all allowed cores. Unknown facts are null.
+// Describes this machine and build. `command_line`: the arguments as given. `threads`: of the CPU
+// back end; 0: OMP_NUM_THREADS if set, else all allowed cores. Unknown facts are null.
 Json capture_environment(std::span<const std::string> command_line = {}, int threads = 0);
 
 // An argument with the folders of its path removed: "--tokens=/data/x.bin" gives "--tokens=x.bin".

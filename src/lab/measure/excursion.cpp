@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Ranks less their mean; equal samples share theirs.
+// The ranks of the samples less the mean rank; equal samples share the mean of theirs.
 std::vector<double> centred_ranks(std::span<const double> samples) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::ranges::sort(sorted);

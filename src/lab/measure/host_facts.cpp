@@ -16,7 +16,7 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-// "0.31 0.40 0.38 2/345 6789": averages, then tasks that run and all tasks.
+// Reads "0.31 0.40 0.38 2/345 6789": load averages, tasks that run and all tasks, the last id.
 void read_load(const fs::path& root, HostFacts& out) {
   std::istringstream line(first_line(root / "proc/loadavg"));
   double one = 0, five = 0, fifteen = 0;
@@ -31,7 +31,7 @@ void add_clock(double mhz, HostFacts& out) {
   out.clock_high_mhz = std::max(out.clock_high_mhz.value_or(mhz), mhz);
 }
 
-// Read from the frequency driver, or, if there is none, from the processor's own report.
+// Reads clocks from the frequency driver, or, without one, from the processor's own report.
 void read_clocks(const fs::path& root, HostFacts& out) {
   const fs::path cpus = root / "sys/devices/system/cpu";
   for (int core = 0;; ++core) {
@@ -56,7 +56,7 @@ void read_clocks(const fs::path& root, HostFacts& out) {
   }
 }
 
-// "cpu3 user nice system idle iowait irq softirq steal …", in clock ticks, of one core a line.
+// Adds up the lines of `cores`: "cpu3 user nice system idle iowait irq softirq steal …", in ticks.
 void read_times(const fs::path& root, std::span<const int> cores, HostFacts& out) {
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   std::ifstream file(root / "proc/stat");

@@ -30,7 +30,7 @@ struct HostFacts {
 std::string first_line(const std::filesystem::path& path);
 
 HostFacts read_host_facts();
-// `root`: the folder with /proc and /sys in it; `cores`: the cores whose seconds are counted.
+// Reads from `root`, the folder with /proc and /sys in it. `cores`: whose seconds are counted.
 HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int> cores);
 
 // The number of cores that other processes, or other virtual machines of this host, kept busy
@@ -38,7 +38,7 @@ HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int
 // counts in hundredths) or incomplete.
 std::optional<double> others_cores(const HostFacts& before, const HostFacts& after);
 
-// Each known fact becomes a member, with the unit in its name.
+// An object with a member for each known fact, whose name has the unit.
 Json to_json(const HostFacts& facts);
 
 }  // namespace tracestep

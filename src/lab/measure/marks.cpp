@@ -37,7 +37,7 @@ bool is_of_checker(const std::string& note) {
   return read_summary(note).worst || is_count_of_sound_rows(note);
 }
 
-// "~ noisy, 3 rows: fewer than six samples; other programs ran"
+// Says why rows are marked: "~ noisy, 3 rows: fewer than six samples; other programs ran".
 std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& codes,
                    bool has_utf8) {
   const Sign& sign = sign_of(mark);
@@ -45,7 +45,7 @@ std::string reason(Mark mark, std::size_t rows, const std::vector<std::string>& 
                      rows == 1 ? "" : "s", fmt::join(words_of_codes(codes), "; "));
 }
 
-// "~ noisy: tiny step: the samples lie far apart" of "doubt: tiny step: the samples … (unsteady)".
+// Turns "doubt: tiny step: the samples … (unsteady)" into "~ noisy: tiny step: the samples …".
 std::string in_words(std::string note, bool has_utf8) {
   const Mark mark = mark_of(note);
   if (!is_of_checker(note) || mark == Mark::kSound) return note;

@@ -19,8 +19,8 @@ namespace tracestep {
 // Samples in a list for each process.
 using ProcessSamples = std::vector<std::vector<double>>;
 
-// `samples` cut into lists of these lengths; all of one process when there are no counts. Empty
-// when the counts are not positive or do not add up to the samples.
+// Cuts `samples` into lists of these lengths; all are of one process when there are no counts.
+// Empty when the counts are not positive or do not add up to the samples.
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
 // The median of each process.
 std::vector<double> process_medians(const ProcessSamples& processes);
@@ -55,8 +55,8 @@ struct TimedSamples {
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
-// "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median is; for
-// programs alone.
+// The columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median
+// is; for programs alone.
 Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than
@@ -67,11 +67,11 @@ struct PairedMedians {
 };
 std::optional<PairedMedians> paired_medians(const TimedSamples& a, const TimedSamples& b);
 
-// Rows of one cell, each an object as in "rows" of a result, as one row: samples one after the
+// Merges rows of one cell, each an object as in "rows" of a result, into one: samples one after the
 // other with the counts of their processes and statistics of all of them, other figures that rest
-// on times and bytes outside the allocator as medians, faults added up, the highest roof, the state
-// of the machine before the first and after the last. Everything else is the first row's. A row
-// that is not ok is returned as it is.
+// on times and bytes outside the allocator as medians, faults added up, the highest roof, the
+// machine's state before the first and after the last. All else is the first row's. Returns a row
+// that is not ok as it is.
 Json merged_row(std::span<const Json> rows, std::span<const Column> columns);
 
 }  // namespace tracestep

@@ -32,8 +32,8 @@ struct LeftOfSpan {
   // Delays of single launches in recorded steps, which count in no kernel's time.
   Quantity held_up;
 
-  // "3.312 ms between kernels of recorded steps, 14.24 ms for which single launches were held up
-  // there, 25.16 ms by which plain steps came out longer"
+  // Says what this is made of: "3.312 ms between kernels of recorded steps, 14.24 ms for which
+  // single launches were held up there, 25.16 ms by which plain steps came out longer"
   Text parts() const;
 };
 

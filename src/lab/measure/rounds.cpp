@@ -86,7 +86,7 @@ class Rounds {
     if (cells_.empty()) cells_ = {all.front()};
   }
 
-  // Those that fit, in their order.
+  // The cells that fit into `seconds` with their least visits, in their order.
   std::vector<std::size_t> fitting(std::span<const std::size_t> all, double seconds) const {
     std::vector<std::size_t> out;
     double sum = 0;

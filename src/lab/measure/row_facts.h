@@ -17,7 +17,7 @@ struct HostAround {
   HostFacts before, after;
 };
 
-// "host_before", "host_after" and "others_cores"; data only.
+// The columns "host_before", "host_after" and "others_cores"; data only.
 Fields<HostAround> host_columns();
 
 }  // namespace tracestep

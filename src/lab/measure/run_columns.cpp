@@ -32,9 +32,9 @@ Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   return out;
 }
 
-// Two models may have one name: folders that are called alike, presets with the same change. A
-// field of the model in which rows of one name differ gets a column behind the name, until no two
-// are alike.
+// Adds columns for fields of the model, behind its name, until no two models of one name are alike,
+// as folders that are called alike or presets with the same change are. A field gets a column if
+// rows of one name differ in it.
 void tell_models_apart(Table& table, std::size_t size) {
   const std::optional<std::size_t> cell = table.index_of("cell");
   if (!cell) return;

@@ -55,7 +55,7 @@ double normal_tail(double z) {
   return 0.5 * std::erfc(z / std::sqrt(2.0));
 }
 
-// P(B <= k) for B ~ Binomial(n, 1/2).
+// The probability P(B <= k) for B ~ Binomial(n, 1/2).
 double half_binomial_cdf(std::size_t k, std::size_t n) {
   if (n > kExactBinomial) {
     const double count = static_cast<double>(n);

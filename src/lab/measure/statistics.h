@@ -10,9 +10,9 @@ namespace tracestep {
 
 // All of these are NaN (written as null) for an empty list; none needs sorted samples.
 double mean_of(std::span<const double> samples);
-// With n - 1 in the denominator; NaN for a single sample, which has no spread.
+// The deviation with n - 1 in the denominator; NaN for a single sample, which has no spread.
 double sample_std_of(std::span<const double> samples);
-// With n in the denominator, for comparison with tables that use it.
+// The deviation with n in the denominator, for comparison with tables that use it.
 double population_std_of(std::span<const double> samples);
 double median_of(std::span<const double> samples);
 double min_of(std::span<const double> samples);

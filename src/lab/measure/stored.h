@@ -62,7 +62,7 @@ Json json_of(const T& value) {
   }
 }
 
-// Error{kInput} for JSON that json_of() did not make of such a value.
+// Reads a value. Error{kInput} for JSON that json_of() did not make of such a value.
 template <class T>
 T value_of(const Json& json);
 

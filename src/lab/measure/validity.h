@@ -21,9 +21,9 @@ namespace tracestep {
 // is missing or empty is skipped.
 class ResultRow {
  public:
-  // `cells`: an object, as in "rows" of a JSON result.
+  // A row by itself. `cells`: an object, as in "rows" of a JSON result.
   explicit ResultRow(Json cells, Json environment = Json::object());
-  // The environment that all rows of a result share.
+  // A row of a result, whose rows share one environment.
   ResultRow(Json cells, std::shared_ptr<const Json> environment);
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
@@ -107,7 +107,7 @@ struct RowCheck {
 // All checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
-// Beside other programs (had_company()), verdicts that load can explain are doubts at most.
+// Applies all checks. Beside other programs (had_company()), what load can explain is a doubt.
 std::vector<Verdict> judge(const ResultRow& row);
 
 // The row's status, except that "ok" becomes "spill" where more memory is in use than the device
@@ -133,11 +133,11 @@ std::vector<std::string> words_of_codes(std::span<const std::string> codes);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
 
-// judge() and judge_together(): the verdicts of each row.
+// Applies judge() and judge_together(); returns the verdicts of each row.
 std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 
-// "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs, unit_mix_up": the worst
-// severity, with the codes of that severity.
+// Sums up verdicts, "ok", "note: launch_bound", "doubt: unsteady" or "invalid: two_graphs,
+// unit_mix_up": the worst severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
 // The content of such a summary. Without a severity, nothing speaks against the row.
@@ -147,7 +147,7 @@ struct Judgement {
 };
 Judgement read_summary(std::string_view summary);
 
-// "doubt: small context 128 step fp32 fused: ... (unsteady)": a line below a table.
+// Writes a line below a table: "doubt: small context 128 step fp32 fused: ... (unsteady)".
 std::string verdict_line(const std::string& label, const Verdict& verdict);
 // The lines below a table: one per verdict, then how many rows stand without doubt. `what`: what
 // the rows are, where they are no rows of the table.

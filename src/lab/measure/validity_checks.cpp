@@ -30,7 +30,7 @@ DeviceTraits traits_of(const ResultRow& row) {
   return traits_named(row.text("device"));
 }
 
-// A steady neighbour shows in no sample: it looks like a slower machine.
+// Reports other programs: a steady one shows in no sample, as it looks like a slower machine.
 Found others_running(const ResultRow& row) {
   const auto others = row.others_cores(), cores = row.environment_number("cores");
   if (!computes(row) || !had_company(row)) return {};
@@ -48,7 +48,7 @@ Found others_running(const ResultRow& row) {
 
 // --- the clocks -------------------------------------------------------------------------------
 
-// The device was busy for longer than the host's clock shows: a synchronization is missing.
+// Reports a device that was busy for longer than the host's clock shows: no synchronization.
 Found missing_synchronization(const ResultRow& row) {
   constexpr double kSpanOverWall = 1.10;  // both of the same steps
   constexpr double kBusyOverWall = 1.50;
@@ -101,7 +101,7 @@ Found profiled(const ResultRow& row) {
                  "and profile in separate runs"};
 }
 
-// How much a counter of the device grew during the row, and what its clock became.
+// How much a counter of the device grew during the row; nullopt: it was not read twice.
 std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   const Json *before = row.find("facts_before"), *after = row.find("facts_after");
   if (before == nullptr || after == nullptr || !before->is_object() || !after->is_object())
@@ -111,8 +111,8 @@ std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   return to->as_double() - from->as_double();
 }
 
-// Flags say what holds at an instant, and may be left from the row before; the device also counts
-// for how long its limits held the clocks.
+// Reports throttled clocks. Flags say what holds at an instant, and may be left from the row
+// before; the device also counts for how long its limits held the clocks.
 Found throttled(const ResultRow& row) {
   const std::string why = row.text("throttled");
   if (why.empty()) return {};
@@ -128,7 +128,7 @@ Found throttled(const ResultRow& row) {
           clock && *clock != 0 ? fmt::format(", the clock {:+.0f} MHz", *clock) : std::string())};
 }
 
-// --- speed, units and labels ------------------------------------------------------------------
+// --- reports on speed, units and labels -------------------------------------------------------
 
 Found faster_than_the_roof(const ResultRow& row) {
   constexpr double kMargin = 1.05;  // ceilings are measured too
@@ -206,8 +206,8 @@ double tiled_share(double context, double window) {
   return (1 - before * before) / 2;
 }
 
-// Three times the forward pass for a mode with backward. Flash attention leaves out what is hidden
-// of 4·BT²·HD of a layer, and backward computes the scores again: five products instead of four.
+// The FLOPs of a mode, with backward three times forward's. Flash attention leaves out what is
+// hidden of 4·BT²·HD of a layer, but backward computes scores again: five products, not four.
 double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode,
                      bool is_flash) {
   const bool has_backward = mode == "forward-backward" || mode == "step";
@@ -299,7 +299,7 @@ Found swapped_label(const ResultRow& row) {
                   *flops, expected, *flops / expected));
 }
 
-// --- memory -----------------------------------------------------------------------------------
+// --- reports on memory ------------------------------------------------------------------------
 
 Found two_graphs(const ResultRow& row) {
   const auto peak = row.peak_bytes(), predicted = row.number("predicted_peak_bytes");

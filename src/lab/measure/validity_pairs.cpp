@@ -41,11 +41,11 @@ struct Facts {
   bool is_below(const Facts& other) const {
     return high < other.low && kBetweenRows * median < other.median;
   }
-  // "small context 128 step fp32 fused (62.9 ms)"
+  // Names the row with its time: "small context 128 step fp32 fused (62.9 ms)".
   std::string said() const {
     return fmt::format("{} ({})", row->label(), format_duration_ms(median));
   }
-  // "12.3 ms in the table scaling"
+  // Says the time with its table: "12.3 ms in the table scaling".
   std::string said_with_place() const {
     const std::string table = row->table();
     return format_duration_ms(median) + (table.empty() ? "" : " in the table " + table);
@@ -56,8 +56,8 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
-// Beside other programs, or by samples too few for an interval, two times differ by more than they
-// show.
+// How severe it is that two times contradict: only a doubt beside other programs or with too few
+// samples for an interval, as both times may be off by more than they show.
 Severity severity_of(const Facts& a, const Facts& b) {
   const auto may_be_noise = [](const Facts& f) { return had_company(*f.row) || !f.has_interval; };
   return may_be_noise(a) || may_be_noise(b) ? Severity::kDoubt : Severity::kInvalid;
@@ -86,7 +86,7 @@ bool is_of_one_table(const Facts& row, const Facts& other) {
   return row.row->table() == other.row->table();
 }
 
-// The words for what one of them is to the other; empty: they fit together.
+// Says what `other` is to a row if a part takes longer than its whole; empty: they fit together.
 std::string_view part_above_whole(const Facts& row, const Facts& other) {
   const std::string mode = row.row->mode(), beside = other.row->mode();
   const bool is_part = is_part_of(mode, beside);
@@ -97,7 +97,7 @@ std::string_view part_above_whole(const Facts& row, const Facts& other) {
   return is_part ? "the whole of" : "a part of";
 }
 
-// Both rows are invalid: nothing shows which of them is wrong.
+// Reports a part that takes longer than its whole, in both rows: nothing shows which is wrong.
 Found part_over_whole(const Facts& row, const Facts& other) {
   if (!is_of_one_table(row, other)) return {};  // measured_apart()
   const std::string_view relation = part_above_whole(row, other);
@@ -108,7 +108,7 @@ Found part_over_whole(const Facts& row, const Facts& other) {
                              format_duration_ms(row.median), other.said(), relation)};
 }
 
-// Fused kernels do the work of their parts with fewer launches and fewer bytes.
+// Reports fused kernels slower than their parts, whose work they do with fewer launches and bytes.
 Found fused_over_primitive(const Facts& row, const Facts& other) {
   const std::string ops = row.row->ops(), beside = other.row->ops();
   const bool is_fused = ops == "fused" && beside == "primitive";
@@ -125,7 +125,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
 
 // --- more work ----------------------------------------------------------------------------------
 
-// The row with far more FLOPs, of two rows of one model, cannot be the faster one.
+// Reports a row that has far more FLOPs than another of one model, and is faster all the same.
 Found more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
   if (!is_of_one_table(row, other)) return {};  // likewise
@@ -136,7 +136,7 @@ Found more_work_in_less_time(const Facts& row, const Facts& other) {
                              row.flops / other.flops, other.said(), row.median / other.median)};
 }
 
-// A kernel at a larger size is not many times slower per FLOP, unless its memory is somewhere else.
+// Reports a larger size many times slower per FLOP: its memory may be somewhere else.
 Found collapsed_speed(const Facts& row, const Facts& other) {
   constexpr double kCollapse = 10.0;
   if (!(row.flops >= other.flops) || other.flops <= 0) return {};
@@ -150,7 +150,7 @@ Found collapsed_speed(const Facts& row, const Facts& other) {
           ratio, other.row->label())};
 }
 
-// --- the same cell, and parts of it, at another time ---------------------------------------------
+// --- one cell, or a part and its whole, whose times in two tables contradict ---------------------
 
 Found measured_apart(const Facts& row, const Facts& other) {
   if (row.row->mode() != other.row->mode()) {

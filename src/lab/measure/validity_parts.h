@@ -18,7 +18,7 @@ std::optional<Verdict> unsteady(const ResultRow& row);
 std::optional<Verdict> drifting(const ResultRow& row);
 std::optional<Verdict> criterion_not_met(const ResultRow& row);
 
-// False for a device that computes no numbers: the row's times then say nothing.
+// True if the device computes numbers; false: the row's times say nothing.
 bool computes(const ResultRow& row);
 
 // Reports recorded steps that take noticeably longer than plain ones.

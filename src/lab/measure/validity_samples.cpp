@@ -27,8 +27,8 @@ std::size_t visits_of(const ResultRow& row) {
   return std::max<std::size_t>(counts_in(row).size(), 1);
 }
 
-// Neighbouring samples that were longer than all others together; a drift has its own verdict, and
-// samples of several processes need not be of one machine.
+// Reports neighbouring samples that were clearly longer than all others. A drift has its own
+// verdict, and samples of several processes need not be of one machine.
 std::optional<Verdict> held_up_meanwhile(const ResultRow& row, std::span<const double> samples) {
   constexpr double kSignificance = 0.01, kShift = 0.02;
   if (drifting(row)) return {};
@@ -114,7 +114,7 @@ std::optional<Verdict> unsteady(const ResultRow& row) {
   return held_up_meanwhile(row, samples);
 }
 
-// The second half against the first: a shift that chance explains once in a hundred times.
+// Reports a shift between the halves that chance explains in under one of a hundred rows.
 std::optional<Verdict> drifting(const ResultRow& row) {
   constexpr double kSignificance = 0.01, kShift = 0.02;
   const std::vector<double> samples = row.samples_ms();

@@ -42,7 +42,7 @@ struct Load {
   }
 };
 
-// Masks and tables are made where they are read; they do not come from before backward.
+// True for a value from before backward; masks and tables are made where they are read instead.
 bool comes_from_forward(const Program& program, ValueId value) {
   const NodeId producer = program.value(value).producer;
   if (producer == kNoNode) return true;
@@ -117,9 +117,9 @@ struct Slope {
   std::int64_t deduced() const { return after - before + freed; }
 };
 
-// The kernels of the block's backward. The sum of the two gradients that meet in front of a block,
-// of the residual stream and of the block's first norm, has the path of what made that value, the
-// block before; it ends the backward of this one.
+// Finds the kernels of the block's backward. The sum of the two gradients that meet in front of a
+// block, of the residual stream and of its first norm, has the path of the block before, which made
+// that value; it ends the backward of this one.
 Slope stretch_of(const MemoryRun& run, std::string block) {
   Slope out{.block = std::move(block)};
   NodeId last_kernel = kNoNode;
@@ -151,7 +151,7 @@ std::vector<std::string> blocks_backwards(const Program& program) {
   return out;
 }
 
-// Constants are made where they are read first, and may be read by several blocks.
+// True for a constant, which is made where it is read first, and may be read by several blocks.
 bool is_constant(const Program& program, const MappedBuffer& b) {
   return b.first != kNoNode && program.node(b.first).op->kernel_class == KernelClass::kGenerator;
 }

@@ -91,8 +91,8 @@ struct SavedHere {
   std::int64_t total = 0, per_layer = 0;
 };
 
-// `per_layer`: what the last layer made. That excludes its input, made by the layer before, and
-// includes its result, read by the norm after it; the first layer also makes the mask of all.
+// Adds up what is saved. `per_layer`: what the last layer made, without its input but with its
+// result, which the norm after it reads; the first layer would add the mask that all share.
 SavedHere saved_of(const Program& program, std::int64_t layers) {
   SavedHere out;
   const std::string last = scope::layer(layers - 1);
@@ -149,7 +149,7 @@ class Rows {
         measured(Category::kParameter));
   }
 
-  // AdamW's m and v, for each parameter.
+  // The bytes of AdamW's m and v together, for each parameter.
   std::int64_t state_bytes() const {
     switch (step_.optimizer.moments) {
       case Moments::kF32: return 8;
@@ -160,7 +160,7 @@ class Rows {
   }
 
   static constexpr const char* kScales = " + 8·(blocks of 128)";
-  // Blocks of moments in 8 bits, each with a float32 scale in m and in v.
+  // The number of blocks of moments in 8 bits, each with a float32 scale in m and in v.
   std::int64_t scaled_blocks() const {
     std::int64_t out = 0;
     if (step_.optimizer.moments != Moments::k8Bit) return out;

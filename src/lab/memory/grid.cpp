@@ -62,7 +62,7 @@ std::int64_t residual_bytes(const Program& program) {
   return 0;
 }
 
-// Leaves out the narrow copies of weights, which have a column of their own.
+// The bytes saved for backward, but for narrow copies of weights, which have their own column.
 std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Saved& saved : saved_for_backward(program)) {
@@ -79,7 +79,7 @@ struct PeakRow {
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().predicted_peak_bytes; }
-  // Empty where the run has no program.
+  // The bytes as a cell, which is empty where the run has no program.
   Json when_planned(std::int64_t bytes) const { return when(run().has_program(), bytes); }
   bool is_measured() const { return run().measured && run().status == Status::kOk; }
   bool fits() const {
@@ -142,7 +142,7 @@ Column shown_if(bool shown, Column column) {
   return column;
 }
 
-// `shown`: whether a step has any.
+// The columns of the host's bytes. `shown`: whether any step has some.
 Fields<PeakRow> host_byte_fields(bool shown) {
   return {{shown_if(shown, col::host_bytes("what the step keeps there, from the program alone")),
            [](PeakRowRef r) { return host_bytes(r.run().program); }},
@@ -151,7 +151,7 @@ Fields<PeakRow> host_byte_fields(bool shown) {
            [](PeakRowRef r) { return when(r.is_measured(), r.run().host_bytes); }}};
 }
 
-// `shown`: whether another implementation's accounting decides.
+// The columns of a formula's peak. `shown`: whether such a formula decides the status.
 Fields<PeakRow> accounted_fields(bool shown) {
   return {{shown_if(shown, bytes_column("accounted_bytes", "accounted",
                                         "the peak by the formula, which decides the status")),
@@ -176,8 +176,8 @@ Fields<PeakRow> detail_fields() {
            [](PeakRowRef r) { return largest_json(r.run()); }}};
 }
 
-// The measured figures, under the names that the validity checker reads. A step that was only
-// predicted has nothing to be judged.
+// Makes a row of the measured figures, under the names that the validity checker reads. A step that
+// was only predicted has nothing to be judged.
 ResultRow judged_row(const MemoryRun& run) {
   Json row = key_of(run.spec.step);
   row["device"] = run.device;

@@ -24,7 +24,7 @@ std::int64_t unix_ns() {
       .count();
 }
 
-// Index of the workspace among the map's buffers, by node; -1: it has none. The map lists
+// For each node the index of its workspace among the map's buffers; -1: it has none. The map lists
 // workspaces after the planned buffers, in the order of the nodes.
 std::vector<int> workspaces_of(const MemoryRun& run) {
   std::vector<int> out(run.program.nodes.size(), -1);
@@ -189,7 +189,7 @@ class Runner {
     }
   }
 
-  // Steps with and without recording take turns, so that a drift of the machine affects both.
+  // Times steps with and without recording in turn, so that a drift of the machine affects both.
   void measure_cost(Measurement& measurement) {
     std::vector<double> plain, recorded;
     Recorder events({.memory = true});

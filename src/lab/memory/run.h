@@ -95,7 +95,7 @@ struct MemoryRun {
   // that recording an event takes.
   double step_ms = 0, recorded_step_ms = 0, event_ns = 0;
 
-  // False if the run was not started because no choice of recomputation meets its memory budget.
+  // True if there is a program; false: no recomputation meets the budget, and nothing was run.
   bool has_program() const { return !program.nodes.empty(); }
   const MappedBuffer* buffer(const Holding& h) const {
     return h.buffer < 0 ? nullptr : &map.buffers[static_cast<std::size_t>(h.buffer)];

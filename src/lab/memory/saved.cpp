@@ -22,7 +22,7 @@ struct Price {
   std::int64_t flops = 0, moved_bytes = 0, kernels = 0;
   double us = 0.0;
 
-  // FLOPs and bytes as one amount, in moved bytes.
+  // Adds up FLOPs and bytes to one amount, in moved bytes.
   double work() const {
     return static_cast<double>(moved_bytes) + static_cast<double>(flops) / kFlopsPerByte;
   }

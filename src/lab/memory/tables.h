@@ -22,10 +22,10 @@ struct MemoryCell {
   std::optional<AccountedPeak> accounted = {};
 };
 
-// "small context 512 step fp32 fused"
+// Names a cell: "small context 512 step fp32 fused".
 std::string label_of(const MemoryCell& cell);
-// "src/nn/transformer.cpp:112": the source line that built the value; for a leaf, where it is first
-// read.
+// Names the source line that built a value, "src/nn/transformer.cpp:112"; for a leaf, the one where
+// it is first read.
 std::string source_of(const Program& program, const MappedBuffer& buffer);
 
 // The component and op under which tables sum up a buffer: all layers together, and AdamW's states
@@ -90,7 +90,7 @@ Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // freed, and the bytes of its gradients, beside the program's figures.
 Table gradient_slope_table(const MemoryCell& cell);
 
-// Row: the work that backward repeats, and the bytes kept for that; no row if there is none.
+// A table of the work that backward repeats, and the bytes kept for that; no row if there is none.
 Table recompute_table(const MemoryCell& cell);
 // Bytes that are kept only as inputs of recomputed nodes, without weights and inputs of the step.
 std::int64_t held_for_recompute(const Program& program);
@@ -108,7 +108,7 @@ Table formula_table(const MemoryCell& cell);
 // layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
-// Elements of a layer as the course's PyTorch code saves them, with `scores` tensors of B·H·T².
+// How many elements the course's PyTorch code saves of a layer, with `scores` tensors of B·H·T².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 
 }  // namespace tracestep

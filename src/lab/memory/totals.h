@@ -25,15 +25,15 @@ struct CategoryTotals {
   ByCategory peak{}, highest{};
 };
 
-// Totals by the program: buffers are allocated and freed at their nodes.
+// Adds up the bytes by the program: buffers are allocated and freed at their nodes.
 CategoryTotals predicted_totals(const MemoryRun& run);
-// Totals by the recorded events.
+// Adds up the bytes by the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);
 
 // Indices of the largest buffers of the whole step; of equal ones the earliest.
 std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count);
 
-// "optimizer state"
+// Says a category in words: "optimizer state".
 std::string words_of(Category category);
 
 // --- what holds the memory at a moment ---------------------------------------------------------
@@ -48,7 +48,7 @@ struct Holder {
 
 class Holders {
  public:
-  // `buffer` is nullptr for a block that was not predicted.
+  // Adds a block's bytes to its holder. `buffer` is nullptr for a block that was not predicted.
   void add(const MappedBuffer* buffer, std::int64_t bytes);
 
   // Rows for the `most` largest holders, then one row for the others ("12 more").

@@ -107,7 +107,7 @@ OpText call_of(const OpSpec& spec) {
   return call;
 }
 
-// The call on its operands: floating ones are parameters, so that they have gradients.
+// The program of the call; floating operands are parameters, so that they have gradients.
 Program forward_graph(const OpSpec& spec, bool& has_gradient) {
   const OpText call = call_of(spec);
   Builder b(call.op->name);

@@ -21,7 +21,7 @@ struct OpRow {
   TimedSamples samples{part.samples_ms, r.visits, true};
 
   bool is_timed() const { return ok && r.computes && part.busy_ms > 0; }
-  // A rate by the kernels' own time.
+  // A count per second of the kernels' own time, in `unit`s; null if it was not timed.
   Json per_second(double count, double unit) const {
     return when(is_timed() && count > 0, count / part.busy_ms * 1e3 / unit);
   }

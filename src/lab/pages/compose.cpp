@@ -175,7 +175,7 @@ class Composer {
     return out;
   }
 
-  // --- rows --------------------------------------------------------------------------------------
+  // --- the rows that a page's names stand for ----------------------------------------------------
 
   std::span<const Row> rows_named(std::string_view name) {
     const auto known = rows_.find(name);
@@ -295,7 +295,7 @@ class Composer {
     });
   }
 
-  // "mode step", "context last.context / 2"; nullopt: another kind of condition.
+  // Reads "mode step" or "context last.context / 2" as column and value; nullopt: no equality.
   std::optional<std::pair<std::string_view, Json>> equality(const std::string& condition) {
     const std::size_t space = condition.find(' ');
     TRACESTEP_CHECK(space != std::string::npos, "{}: \"{}\" is no condition", page_.head[0],
@@ -328,7 +328,7 @@ class Composer {
     return is_known ? rows_named(name) : std::span<const Row>();
   }
 
-  // "verdict starts doubt", "op is there", "two_graphs_bytes > limit_bytes".
+  // True if the row meets "verdict starts doubt", "op is there", "two_graphs_bytes > limit_bytes".
   bool holds(const std::string& condition, const Row& row) {
     for (const auto& [symbol, is_or_equal] :
          {std::pair{" <= ", true}, {" >= ", true}, {" < ", false}, {" > ", false}}) {
@@ -352,7 +352,7 @@ class Composer {
     return cell == nullptr || *cell != unwanted;
   }
 
-  // A formula over columns of the row and figures of the page; -inf where a cell has no number.
+  // The value of a formula over columns of the row and figures; -inf where a cell has no number.
   double key_of(std::string_view formula, const Row& row) {
     const std::vector<RowRef> before = evidence_.used();
     bool is_missing = false;
@@ -386,7 +386,7 @@ class Composer {
     return *std::ranges::max_element(rows, {}, count);
   }
 
-  // --- figures -----------------------------------------------------------------------------------
+  // --- the value of a page's figure --------------------------------------------------------------
 
   std::optional<Quantity> figure(std::string_view name) {
     const Figure* found = page_.figure(name);
@@ -394,7 +394,7 @@ class Composer {
     return evaluate(found->formula, scope_).quantity;
   }
 
-  // --- words -------------------------------------------------------------------------------------
+  // --- the words of a page, with its figures in their places -------------------------------------
 
   Text filled(std::string_view text) {
     const Template parts = template_of(text);
@@ -435,7 +435,7 @@ class Composer {
     if (found == outcome.cases.end()) return {};
     return said(found->second, &relation);
   }
-  // The words, unless they say that there is no answer.
+  // Fills in the words; throws Refusal if they say that there is no answer.
   Text said(std::string_view words, const Relation* relation = nullptr) {
     constexpr std::string_view kNone = "No answer: ";
     const bool is_none = words.starts_with(kNone);

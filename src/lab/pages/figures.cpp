@@ -17,7 +17,7 @@ std::string_view symbol_of(std::string_view unit) {
   return "";
 }
 
-// A formula as people write it: "8·B·T·C²".
+// Writes a formula as people do: "8·B·T·C²".
 std::string in_print(std::string_view formula) {
   constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
       {"*", "·"}, {"^2", "²"}, {"^0.5", "^½"}, {" - ", " − "}};

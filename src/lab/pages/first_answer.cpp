@@ -11,7 +11,7 @@
 namespace tracestep::pages {
 namespace {
 
-// "bench" of "tracestep.bench/1".
+// The command's name in a schema: "bench" of "tracestep.bench/1".
 std::string_view short_name(std::string_view schema) {
   const std::size_t dot = schema.find('.');
   if (dot != std::string_view::npos) schema.remove_prefix(dot + 1);
@@ -35,7 +35,7 @@ bool is_of_command(const Page& page) {
   return page.head.size() == 3 && page.head[1] == "command";
 }
 
-// "kernels" of "kernels@small context 128 step".
+// The kind of a table, which its name begins with: "kernels" of "kernels@small context 128 step".
 std::string_view kind_of(const Table& table) {
   return std::string_view(table.name).substr(0, table.name.find('@'));
 }

@@ -50,7 +50,7 @@ Quantity over(std::string_view function, const OfRows& c) {
   return c.is_list() ? most_in(first, c.name) : most_of(c.rows, c.name);
 }
 
-// How many of the rows have a text that begins so.
+// Counts the rows whose text in `column` begins with `start`.
 Quantity count_starting(Rows rows, std::string_view column, std::string_view start) {
   std::set<std::string> texts;
   for (const Row& row : rows) texts.insert(row.text(column));
@@ -80,7 +80,7 @@ class Parser {
   }
 
  private:
-  // Spaces are kept in the text with numbers, where a reader wants them too.
+  // The next character that is no space; spaces stay in the text with numbers, as people want them.
   char next() {
     while (rest_.starts_with(' ')) take(1);
     return rest_.empty() ? '\0' : rest_.front();
@@ -164,7 +164,7 @@ class Parser {
     return take(static_cast<std::size_t>(end - rest_.begin()), false);
   }
 
-  // A figure's name, a cell, a look-up, or a function.
+  // Reads a figure's name, a cell, a look-up, or a function, and returns its value.
   Quantity named() {
     next();
     const std::string_view name = word();
@@ -187,7 +187,7 @@ class Parser {
     return out;
   }
 
-  // "rows.column", if that is what follows, with the bracket behind it or the comma.
+  // Reads "rows.column" if a bracket or a comma is behind it; nullopt, and nothing read, otherwise.
   std::optional<OfRows> column(bool is_before_comma = false) {
     const std::string_view before = rest_;
     if (std::isalpha(static_cast<unsigned char>(next())) != 0) {

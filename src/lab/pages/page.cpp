@@ -67,7 +67,7 @@ Selection selection_of(std::string text) {
   return out;
 }
 
-// Where a figure's name begins: behind its unit, or in front of its formula.
+// Finds where a figure's name begins: behind its unit, or in front of its formula; npos: no figure.
 std::size_t name_of_figure(std::string_view line) {
   constexpr std::string_view kBehindUnit = "): ";
   const std::size_t unit = line.rfind(kBehindUnit);
@@ -97,7 +97,7 @@ Figure figure_of(std::string_view line) {
   return out;
 }
 
-// "ratio with 1.6 to 2.4", with a name in front or not.
+// Reads a comparison: "ratio with 1.6 to 2.4", with a name in front or not.
 Outcome outcome_of(std::string text) {
   Outcome out;
   out.is_text = take(text, "text ");
@@ -122,7 +122,7 @@ std::optional<Ordering> ordering_of(std::string_view word) {
   return std::nullopt;
 }
 
-// "bars matrix@step {…}"
+// Reads a chart: "bars matrix@step {…}".
 Drawing drawing_of(std::string text) {
   Drawing out;
   out.kind = take_until(text, " ").value_or("");
@@ -155,7 +155,7 @@ std::vector<std::string> parts_of(std::string_view text) {
   return out;
 }
 
-// "Each low of steps, full beside low[precision fp32]".
+// Reads the rows of a small table: "Each low of steps, full beside low[precision fp32]".
 Lines lines_of(const std::string& text) {
   Lines out;
   std::vector<std::string> parts = parts_of(text);
@@ -169,7 +169,7 @@ Lines lines_of(const std::string& text) {
   return out;
 }
 
-// Lines of a file; one that begins with a space continues the one before it.
+// Splits a file into lines; one that begins with a space continues the one before it.
 std::vector<std::string> logical_lines(std::string_view markdown) {
   std::vector<std::string> out;
   std::istringstream in{std::string(markdown)};
@@ -183,8 +183,8 @@ std::vector<std::string> logical_lines(std::string_view markdown) {
   return out;
 }
 
-// Figures have formulas, so no word of a text begins with a digit; and where no comparison has
-// chosen it, none compares.
+// CHECKs a text: no word begins with a digit, as figures have formulas; and where no comparison has
+// chosen the text, it does not compare.
 void check_words(const Page& page, std::string_view text, bool is_chosen) {
   for (const std::string& plain : template_of(text).plain) {
     for (const std::string& word : split(plain, " ")) {
@@ -278,7 +278,7 @@ class Reader {
     }
   }
 
-  // Clauses that many pages end with: `table` has the rows whose company counts.
+  // Adds clauses that many pages end with. `table`: its rows are those beside which others ran.
   void add_clause(const std::string& label, const std::string& table) {
     if (page().selection("here") == nullptr) read("- here: machine");
     if (label == "Company") {

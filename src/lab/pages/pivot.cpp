@@ -34,8 +34,8 @@ bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
   return status != nullptr && words_of(*status) == "oom";
 }
 
-// The text that stands for a row; empty: none. Bytes that were predicted are known whether or not
-// they fit; a time of what ran out of memory is not.
+// The text that stands for a row; empty: none. Predicted bytes are shown even if they do not fit,
+// with a mark; a time of what ran out of memory is "OOM".
 std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view name) {
   const Json* value = cell_in(table, row, name);
   const bool is_out = is_out_of_memory(table, row);
@@ -84,7 +84,7 @@ struct Entry {
   }
 };
 
-// Keys that tell what a row is of, without columns that just name each row.
+// The keys that tell what a row is of, without columns that just name each row.
 Keys keys_of(const Table& table) {
   Keys out;
   for (const Column& column : table.columns) {
@@ -136,7 +136,7 @@ void keep_first_runs(std::vector<Entry>& entries) {
   entries = std::move(out);
 }
 
-// Models come in the order that is asked for, else by their size, where all tables say it.
+// Sorts by model: in the order that is asked for, else by size, where all tables say it.
 void sort_sizes(const Keys& order, std::vector<Entry>& entries) {
   if (!order.empty()) {
     std::ranges::stable_sort(entries, {}, [&](const Entry& entry) {
@@ -184,7 +184,7 @@ Keys keys_within_rows(const Pivot& pivot, const std::vector<Entry>& entries) {
               "a row that stands there twice is to be left out");
 }
 
-// "* does not fit: more than 21.19 GiB"
+// Adds a note, "* does not fit: more than 21.19 GiB", if values are marked by a star.
 void note_what_does_not_fit(const std::vector<Entry>& entries, Table& out) {
   Keys limits;
   bool is_marked = false;
@@ -200,7 +200,7 @@ void note_what_does_not_fit(const std::vector<Entry>& entries, Table& out) {
   out.notes.push_back("* does not fit" + which);
 }
 
-// "n = 6 to 30 of each time"
+// Adds a note on how many samples times have: "n = 6 to 30 of each time".
 void note_counts(const Pivot& pivot, const std::vector<Entry>& entries, Table& out) {
   std::vector<std::size_t> counts;
   for (const Entry& entry : entries) {

@@ -12,7 +12,7 @@
 namespace tracestep::pages {
 namespace {
 
-// "1.58 (95 %: 1.41 to 1.66)"; alone where nothing is known of its noise, or where there is none.
+// Writes "1.58 (95 %: 1.41 to 1.66)", or the factor alone where no noise of it is known.
 std::string factor_and_interval(const Quantity& q) {
   const bool is_known = std::isfinite(q.low) && std::isfinite(q.high) && q.low < q.high;
   const std::string as = is_known && q.high - q.low < 0.02 ? ".3f" : ".2f";
@@ -21,7 +21,7 @@ std::string factor_and_interval(const Quantity& q) {
   return fmt::format("{} (95 %: {} to {})", out, not_zero(q.low, as), not_zero(q.high, as));
 }
 
-// A deviation behind a median would be of another middle.
+// Writes mean and deviation. CHECKs that it is no median: a deviation is about the mean.
 std::string mean_of_samples(const Quantity& ms) {
   TRACESTEP_CHECK(ms.formula.find("median") == std::string::npos,
                   "{}: a standard deviation stands behind a mean", ms.formula);

@@ -137,7 +137,7 @@ Fields<Sum> sum_fields() {
        [](S s) { return spacing(s.e.sum_dtype, s.host.value); }}};
 }
 
-// Empty where the device has no such format.
+// The columns of the sum on a device; cells are empty where the device has no such format.
 Fields<Sum> device_fields(const Device& device) {
   using S = const Sum&;
   return {{text_column("device_sum", "on " + device.name()),

@@ -17,8 +17,8 @@ constexpr std::int64_t kRows = 4, kIn = 20, kHidden = 10, kClasses = 5;
 constexpr PrecisionClass kClassesOfOps[] = {PrecisionClass::kLow, PrecisionClass::kFull,
                                             PrecisionClass::kPromote, PrecisionClass::kKeep};
 
-// (x - mean) / sqrt(variance + eps) · weight over the last axis (Ba, Kiros and Hinton 2016, eq. 4),
-// written out, so that each of its ops is cast by its own class.
+// Builds (x - mean) / sqrt(variance + eps) · weight over the last axis (Ba, Kiros and Hinton 2016,
+// eq. 4) op by op, so that each of its ops is cast by its own class.
 Val layer_norm(Val x, Val weight) {
   const double part = 1.0 / static_cast<double>(x.dim(-1));
   const auto mean = [&](Val v) {
@@ -60,7 +60,7 @@ Program toy_model() {
 // Layer norm is on autocast's list as one op; the model writes it out.
 constexpr std::string_view kListedWhole = "ln", kListedOp = "layer_norm";
 
-// An op of one operand has nothing to promote: it is on no list.
+// The class that an op has in effect: one of one operand has nothing to promote.
 PrecisionClass effective_class(const OpDef& op) {
   const bool is_alone = op.precision_class == PrecisionClass::kPromote && op.inputs.size() == 1;
   return is_alone ? PrecisionClass::kKeep : op.precision_class;

@@ -20,7 +20,7 @@ struct FormatFacts {
 
 constexpr double kEpsilonOfNorms = 1e-5;
 
-// A 16-bit type by trying all of its non-negative patterns.
+// Finds the facts of a 16-bit type by trying all of its non-negative patterns.
 template <class T, class Round>
 FormatFacts tried(std::string name, Round&& round) {
   FormatFacts f{.name = std::move(name), .bits = 8 * static_cast<int>(sizeof(T))};
@@ -48,7 +48,7 @@ FormatFacts tried(std::string name, Round&& round) {
   return f;
 }
 
-// A type the compiler describes.
+// The facts of a type that the compiler describes.
 template <class T>
 FormatFacts described(std::string name) {
   using L = std::numeric_limits<T>;
@@ -67,8 +67,8 @@ FormatFacts described(std::string name) {
   return f;
 }
 
-// float32 with the last 13 bits of the mantissa rounded away: what products read, not a way to
-// store.
+// The facts of float32 with the last 13 bits of the mantissa rounded away, which products read but
+// nothing stores.
 FormatFacts tensor_float() {
   FormatFacts f = described<float>("tf32 (in products)");
   constexpr int kBits = 10;

@@ -84,7 +84,7 @@ struct NormError {
   double lost_share = 0;  // of rows with a result that is not finite, or all zeros
 };
 
-// `scale`: the standard deviation of the inputs, which are numbers of the format.
+// Measures a norm's error. `scale`: the standard deviation of its inputs, numbers of the format.
 NormError measure(DType low, Step step, bool centres, double scale, std::uint64_t seed) {
   const CounterRng rng(seed, "norm inputs");
   std::vector<float> x(kWidth), y(kWidth);

@@ -59,13 +59,13 @@ struct Distance {
   double relative() const { return size > 0 ? std::sqrt(difference / size) : 0.0; }
 };
 
-// Everything on which the exact numbers depend.
+// A key with everything on which the exact numbers depend.
 std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
-// False for a captured module that takes the oracle too long, as nothing can be cut from it, or
-// that has no logits.
+// True unless a captured module takes the oracle too long, as nothing can be cut from it, or has no
+// logits.
 bool can_be_compared(const ModelConfig& model) {
   constexpr double kMostFlops = 5e9;
   if (model.captured == nullptr) return true;
@@ -162,7 +162,7 @@ Fields<StepError> error_fields() {
            &StepError::logits}};
 }
 
-// Empty for a pass that computes no gradients.
+// The columns of gradients' errors, empty for a pass without gradients, and of compared layers.
 Fields<StepRow> gradient_fields() {
   return {{as_exact(col::gradient_error),
            [](R s) {

@@ -26,7 +26,7 @@ struct Accumulation {
   double term = 0.01;
   DType sum_dtype = DType::kF32, term_dtype = DType::kF32;
 };
-// The seven experiments; the last one in three formats.
+// The seven experiments on sums; the last one in three formats.
 std::vector<Accumulation> accumulations();
 
 struct Accumulated {

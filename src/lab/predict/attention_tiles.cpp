@@ -21,7 +21,7 @@ struct View {
         window(attrs.integer("window") > 0 ? attrs.integer("window") : s.keys),
         causal(attrs.flag("causal")) {}
 
-  // The end of the keys that a query sees; the last query sees the last key.
+  // The place behind the last key that a query sees; the last query sees the last key.
   std::int64_t end(std::int64_t query) const {
     return causal ? std::clamp<std::int64_t>(query + 1 + keys - queries, 0, keys) : keys;
   }
@@ -30,8 +30,8 @@ struct View {
   }
 };
 
-// The keys before `end` of a block of keys [first, first + count), in whole rows of tiles. Those
-// that a window hides are computed where the panel sees others of the block.
+// How many keys before `end` a block of keys [first, first + count) has, in whole rows of tiles.
+// Keys that a window hides count, as they are computed where the panel sees others of the block.
 std::int64_t rows_until(std::int64_t end, std::int64_t first, std::int64_t count) {
   return round_up(std::clamp<std::int64_t>(end - first, 0, count), kRows);
 }

@@ -19,8 +19,8 @@ struct TwoTerms {
   double first = 0, second = 0;
 };
 
-// Least squares; samples farther off than `far` count less (Huber's weights). Without a second
-// dimension among the samples only z has a term.
+// Fits two terms by least squares; samples farther off than `far` count less (Huber's weights).
+// Without a second dimension among the samples only z has a term.
 TwoTerms fitted(std::span<const Sample> samples, double far) {
   constexpr int kReweightings = 8;
   constexpr double kFlat = 1e-9;
@@ -62,7 +62,7 @@ double launches_of(const CalibratedStep& step) {
   return static_cast<double>(std::max<std::int64_t>(1, step.launches));
 }
 
-// Half of the steps, those with the shortest or with the longest launches.
+// The half of the steps with the shortest or with the longest launches.
 StepPointers half_of(StepPointers steps, bool longest) {
   std::ranges::sort(steps, {}, [&](const CalibratedStep* step) {
     return (longest ? -1.0 : 1.0) * step->wall_ms / launches_of(*step);
@@ -71,10 +71,10 @@ StepPointers half_of(StepPointers steps, bool longest) {
   return steps;
 }
 
-// Where kernels run inside the calls, gaps are what is left of the wall. They are taken from the
-// half of the executor's steps with the shortest kernels, since in the others they are lost in the
-// noise. The other half, of all executors, tells how much longer a step takes as a whole: its
-// kernels count in their quietest rounds, and no round is quiet for all of them.
+// Finds gaps and slowdown where kernels run inside the calls, so that gaps are what is left of the
+// wall. Gaps are taken from the half of the executor's steps with the shortest kernels, as in
+// others they are lost in noise. The other half, of all executors, tells how much longer whole
+// steps take: kernels count in their quietest rounds, and no round is quiet for all of them.
 Between between_calls(const StepPointers& steps, const StepPointers& all) {
   Between out;
   std::vector<double> gaps, shares;
@@ -89,9 +89,9 @@ Between between_calls(const StepPointers& steps, const StepPointers& all) {
   return out;
 }
 
-// The device's own gaps show in steps that keep it busy while the host is far ahead. They may be
-// below zero: a kernel timed by itself has a beginning and an end that overlap with others in a
-// step. Those, without pauses between them, draw more power, and clocks are a little lower.
+// Fits a device's own gaps to steps that keep it busy while the host is far ahead. Gaps may be
+// below zero: kernels timed alone have a beginning and an end that overlap with others in a step.
+// Kernels without pauses between them draw more power, so clocks are a little lower.
 void add_gaps(const StepPointers& steps, Between& out) {
   constexpr double kAhead = 0.75, kFar = 0.005;
   std::vector<Sample> samples;
@@ -107,7 +107,7 @@ void add_gaps(const StepPointers& steps, Between& out) {
   out.gap_us = found.second;
 }
 
-// How long a launch takes the host changes from one process to the next, and within one.
+// Fits the host's time of a launch, and how far it varies between processes and within one.
 void add_host(const StepPointers& steps, Between& out) {
   constexpr double kFar = 0.05;
   std::vector<Sample> samples;

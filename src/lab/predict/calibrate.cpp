@@ -53,7 +53,7 @@ class LaunchTimes {
   std::map<NodeId, std::vector<double>> us_;
 };
 
-// Launches of one kernel with the same work become one, with their median time.
+// Merges launches of one kernel with the same work into one, with their median time.
 std::vector<CalibratedStep::Launch> merged(const std::vector<KernelWork>& work,
                                            const LaunchTimes& times) {
   std::map<std::tuple<std::string, Efforts, ProductShape>, std::vector<double>> alike;
@@ -160,7 +160,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
   return out;
 }
 
-// AdamW on `count` elements whose moments lie in the host's memory.
+// The program of AdamW on `count` elements whose moments lie in the host's memory.
 Program update_over_link(std::int64_t count) {
   Builder b("update over the link");
   const auto phase = b.phase(Phase::kOptimizer);
@@ -174,7 +174,7 @@ Program update_over_link(std::int64_t count) {
   return offload(b.finish());
 }
 
-// Bytes per microsecond, each way; 0 without memory of the device's own.
+// Measures the link to the host in bytes per µs, each way; 0: the device's memory is the host's.
 double measure_host_link(Device& device) {
   if (!device.traits().has_own_memory()) return 0;
   constexpr std::int64_t kElements = std::int64_t{1} << 24;

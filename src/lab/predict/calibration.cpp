@@ -138,7 +138,7 @@ std::vector<MeasuredProduct> read_products(const Json& json) {
   return out;
 }
 
-// The members that differ: "threads 2, here 4".
+// Names the members that differ, with both values: "threads 2, here 4".
 std::string difference(const Json& file, const Json& here) {
   std::string out;
   for (const auto& [name, value] : here.members()) {

@@ -8,7 +8,7 @@ namespace {
 
 using D = const PublishedDevice&;
 
-// Null for what is not stated.
+// The figure as a cell; null if it is not stated.
 Json stated(double figure) {
   return figure > 0 ? Json(figure) : Json();
 }

@@ -15,8 +15,8 @@
 namespace tracestep {
 namespace {
 
-// The order of an operand's elements, in one letter: dense, side by side in the last dimension, or
-// neither.
+// The order of an operand's elements as a letter: 'd' dense, 's' side by side in the last
+// dimension, 'x' neither.
 char order_of(const Value& value) {
   const Strides& strides = value.layout.strides;
   if (is_contiguous(value.type.shape, strides)) return 'd';
@@ -60,7 +60,7 @@ bool is_of_added_rows(const Node& node) {
   return node.op->name == "matmul_add_rows" || node.op->name == "scaled_matmul_add";
 }
 
-// The op that takes as long, and how many of the node's operands are like its.
+// Names an op that takes as long as this one, and says how many first operands both have alike.
 std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
   if (node.op->name == "matmul_add_rows") return {"matmul_add", 3};
   if (node.op->name == "scaled_matmul_add") return {"scaled_matmul", 4};
@@ -69,7 +69,7 @@ std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
   return {node.op->name, node.inputs.size()};
 }
 
-// The rows of a product.
+// The number of rows of a product; of added rows, those of all results.
 std::int64_t height_of(const Program& program, const Node& node) {
   if (!is_of_added_rows(node)) return program.type(node.outputs[0]).shape.back(1);
   std::int64_t out = 0;
@@ -77,13 +77,13 @@ std::int64_t height_of(const Program& program, const Node& node) {
   return out;
 }
 
-// K of a product.
+// The depth K of a product: how many terms each element of the result sums.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
 }
 
-// Rows begin and end with work of their own, which counts where they are short. A sum or maximum
-// has one row per result, and on a CPU one for each part that the reduction is cut into.
+// The number of rows, each of which begins and ends with work of its own: it counts where rows are
+// short. A sum or maximum has one row per result, on a CPU one per part of the reduction.
 std::int64_t rows_of(const Program& program, const Node& node, const DeviceTraits& traits) {
   const Shape& from = program.type(node.inputs[0]).shape;
   if (from.empty() || from.back() == 0) return 0;
@@ -109,7 +109,7 @@ double whole_tiles(std::int64_t m, std::int64_t n) {
          (static_cast<double>(m) * static_cast<double>(n));
 }
 
-// How the CPU cuts a product into blocks, and what each of them packs.
+// Adds what a product costs a CPU by how it is cut into blocks, and by what each of them packs.
 void add_cpu_product(const Program& program, const Node& node, int threads, Efforts& amounts) {
   const Type& y = program.type(node.outputs[0]);
   const std::int64_t m = height_of(program, node), n = y.shape.back(0), k = depth_of(program, node);
@@ -131,8 +131,8 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   at(amounts, Effort::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
 }
 
-// Tiled attention on the CPU: operations of whole register tiles, an exponential for each score,
-// and what is packed.
+// Adds what tiled attention costs a CPU: operations of whole register tiles, an exponential for
+// each score, and what is packed.
 void add_cpu_attention(const Program& program, const Node& node, Efforts& amounts) {
   const bool is_grad = node.op->name == "flash_attention_grad";
   if (!is_grad && node.op->name != "flash_attention") return;
@@ -203,8 +203,8 @@ class Counting {
     return out;
   }
 
-  // The product alone, and a kernel for what the product does not move: what lies between the two
-  // is in memory once.
+  // Splits a gated product into the product alone and a kernel for what that does not move; what
+  // lies between the two is in memory once.
   std::vector<KernelWork> gated_parts(const KernelWork& whole) const {
     const Node& node = program_.node(whole.node);
     const bool is_grad = node.inputs.size() == 3;
@@ -321,7 +321,7 @@ namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 
-// Bytes by level; instruction caches are left out.
+// The bytes of each level of cache; instruction caches are left out.
 std::map<int, std::int64_t> levels(const std::filesystem::path& folder) {
   std::map<int, std::int64_t> out;
   for (int index = 0; index < 8; ++index) {

@@ -20,7 +20,7 @@ std::int64_t operand_elements(const LinearLayer& l) {
   return l.rows * (l.in + l.out) + l.in * l.out;
 }
 
-// y = x Wᵀ, dx = dy W and dW = dyᵀ x; y and dx also as sums with what is there.
+// The program of y = x Wᵀ, dx = dy W and dW = dyᵀ x, and of y and dx added to what is there.
 Program products_of(const LinearLayer& layer, const Type& elements) {
   Builder b("products of a linear layer");
   const Val all = b.parameter(kElements, elements);

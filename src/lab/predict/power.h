@@ -26,7 +26,7 @@ std::optional<double> watts_between(const std::vector<EnergyTick>& ticks);
 // Reads the energy counter of a device while the device works, until this object is destroyed.
 class PowerMeter {
  public:
-  // `device` must outlive it.
+  // Starts to read the counter of `device`, which must outlive this.
   explicit PowerMeter(const Device& device);
 
   // The mean power up to now; nullopt: the device has no counter, or it changed too seldom.

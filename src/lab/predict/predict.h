@@ -47,7 +47,7 @@ struct Prediction {
   std::vector<double> measured_parts_ms = {};
 };
 
-// Throws BudgetNotMet for a run that has no program.
+// Predicts time and bytes of a run. Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
 // As predict_run(), for a program that has been built; without its bytes.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
@@ -88,7 +88,7 @@ Table history_table(std::span<const CheckedCell> history);
 // A note about the history's correction: "1.20 times the calibration's, as 3 checked steps of the
 // history suggest", and for a large factor what it means. Empty if the history changed nothing.
 std::string correction_note(std::span<const Prediction> predictions);
-// "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
+// Sums up errors: "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
 std::string error_summary(std::span<const double> errors_percent);
 
 }  // namespace tracestep

@@ -17,7 +17,7 @@ constexpr std::uint64_t kMostFileBytes = std::uint64_t{64} << 20;
 constexpr const char* kFolder = "predict";
 constexpr const char* kCalibrate = "tracestep predict --calibrate";
 
-// "cpu-2-threads", "cuda-0".
+// Names the device for a file: "cpu-2-threads", "cuda-0".
 std::string device_name(const Place& place) {
   const DeviceTraits traits = traits_named(place.device);
   if (traits.computes && traits.shares_kernels_among_threads()) {

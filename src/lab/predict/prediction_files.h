@@ -30,8 +30,8 @@ struct KnownDevice {
   std::unique_ptr<TimeModel> model;
   std::vector<CheckedCell> history;
 };
-// `identity`: see parse_calibration(). Warns of lines of the history that are left out. Errors:
-// kInput when there is no calibration (it says how to make one), or a file is not usable.
+// Reads calibration and history, and warns of lines left out. `identity`: see parse_calibration().
+// Errors: kInput when there is no calibration (it says how to make one), or a file is not usable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
 // A calibration file that is about to be written. The constructor creates the folder, and throws

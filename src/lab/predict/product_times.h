@@ -21,9 +21,9 @@ struct MeasuredProduct {
 
 class ProductTimes {
  public:
-  // `sized`: products at sizes outside the grid. `multiprocessors`: of the device; 0: not known.
-  // Throws Error{kInput} if the shapes of a kernel on the grid are not all combinations of their
-  // sizes.
+  // Times by the products of `grid`. `sized`: products at sizes outside the grid.
+  // `multiprocessors`: of the device; 0: not known. Throws Error{kInput} if the shapes of a kernel
+  // on the grid are not all combinations of their sizes.
   explicit ProductTimes(std::span<const MeasuredProduct> grid,
                         std::span<const MeasuredProduct> sized = {},
                         std::int64_t multiprocessors = 0);

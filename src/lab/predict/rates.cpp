@@ -47,9 +47,9 @@ Efforts relative(const MeasuredWork& launch) {
   return out;
 }
 
-// A part of a launch for each quantity, which takes all of its time at the usual rate. So a
+// Adds an equation for each quantity: a launch that is all of it takes the usual rate. So a
 // quantity that hardly matters to the launches cannot get a rate from their noise. Where there is
-// no usual rate, it is drawn to 0, by as much as it matters.
+// no usual rate, the rate is drawn to 0, by as much as the quantity matters.
 void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, double weight,
                Normal& n) {
   for (std::size_t i = 0; i < kCount; ++i) {

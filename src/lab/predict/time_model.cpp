@@ -54,7 +54,7 @@ class KernelRates {
     }
   }
 
-  // nullptr: no launch of this kernel was measured.
+  // The rates of this kernel; nullptr: no launch of the kernel was measured.
   const Rates* of_kernel(const std::string& name) const {
     const auto found = kernels_.find(name);
     return found == kernels_.end() ? nullptr : &found->second;
@@ -233,7 +233,7 @@ class Calibrated : public TimeModel {
     return std::abs(std::log(wall_us / std::clamp(wall_us, least, most)));
   }
 
-  // Times without the order of launches: with a host as usual, a quick and a slow one.
+  // The step's time with a usual, a quick and a slow host, whatever the order of launches.
   static std::array<double, 3> step_us(double kernels_us, std::int64_t launches, double issue_us,
                                        const Between& between) {
     const double device_us =

@@ -54,7 +54,7 @@ class Check {
     count_batches();
   }
 
-  // The products of the program, and those among them that ran in every step.
+  // Counts the products of the program, and those among them that ran in every step.
   Products expected(Phase phase) const { return count(phase, false); }
   Products ran(Phase phase) const { return count(phase, true); }
 
@@ -65,11 +65,11 @@ class Check {
     });
   }
 
-  // The parts that the last product is computed in; each is a product of its own.
+  // The number of parts that the last product is computed in; each is a product of its own.
   std::int64_t loss_chunks() const {
     return std::max<std::int64_t>(loss_chunks_ / micro_batches_, 1);
   }
-  // The parts that each feed-forward is computed in.
+  // The number of parts that each feed-forward is computed in.
   std::int64_t ffn_chunks() const {
     return std::max<std::int64_t>(ffn_chunks_ / micro_batches_, 1);
   }
@@ -86,7 +86,7 @@ class Check {
     }
     return n;
   }
-  // Kernels of one step: of the first that has another number than the graph, if one has.
+  // The number of a step's kernels; if steps have another number than the graph, that of the first.
   std::int64_t kernels() const {
     std::vector<std::int64_t> counts(p_.steps.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) ++counts[static_cast<std::size_t>(l.step)];
@@ -94,12 +94,12 @@ class Check {
         std::ranges::find_if(counts, [&](std::int64_t count) { return count != p_.graph_kernels; });
     return other != counts.end() ? *other : *p_.graph_kernels;
   }
-  // Launches without a node, over all steps.
+  // The number of launches without a node, over all steps.
   std::int64_t nobody() const { return nobody_; }
   std::int64_t steps_that_differ() const {
     return std::ranges::count_if(runs_, [&](const auto& counts) { return counts != runs_[0]; });
   }
-  // "matmul layers.3.ffn.w1" of the first node that should have run and did not.
+  // Names the first node that should have run and did not: "matmul layers.3.ffn.w1"; empty: none.
   std::string first_missing() const {
     for (std::size_t i = 0; i < p_.program.nodes.size(); ++i) {
       const Node& node = p_.program.nodes[i];
@@ -109,7 +109,7 @@ class Check {
   }
 
  private:
-  // The kernels of a batch are those of each of its nodes.
+  // Counts the kernels of a batch for each of its nodes.
   void count_batches() {
     const std::vector<std::vector<NodeId>> nodes_of = nodes_of_kernels(p_);
     for (auto& counts : runs_) {
@@ -178,7 +178,7 @@ Fields<Count> fields(const std::string& label, const Json& key) {
       {data_only(col::cell), [key](C) { return key; }}};
 }
 
-// "2L", "L, one kernel for all" or how many layers are which.
+// Explains a count of products: "2L", "L, one kernel for all" or how many layers are which.
 std::string why_of_attention(std::int64_t whole, std::int64_t layers, int products) {
   if (whole == 0) return fmt::format("{}L", products);
   if (whole == layers) return "L, one kernel for all";

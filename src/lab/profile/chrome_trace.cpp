@@ -52,7 +52,7 @@ class Writer : TraceEvents {
   }
 
  private:
-  // Metadata comes before the events: readers that stream stop at them.
+  // Writes the metadata, which comes before the events, as readers that stream stop at those.
   void header() {
     out_ += "{\"schemaVersion\": 1,\n\"deviceProperties\": [" + device_properties() + "],\n";
     // Holistic Trace Analysis looks for the rank with a space behind the colon.
@@ -108,8 +108,8 @@ class Writer : TraceEvents {
     }
   }
 
-  // A lane's track has the number of the first stream that its kernels ran on. In a replayed graph
-  // lanes may share a stream, or take several.
+  // Gives each lane's track the number of the first stream that its kernels ran on, or a new one if
+  // that is taken: in a replayed graph lanes may share a stream, or take several.
   void place_lanes() {
     std::map<int, std::int64_t> first;
     std::int64_t next = 0;
@@ -134,7 +134,7 @@ class Writer : TraceEvents {
     return p_.trace.activities[static_cast<std::size_t>(l.activity)];
   }
 
-  // Kernel and host op of one node in one step share this number.
+  // The number that kernel and host op of one node in one step share.
   std::int64_t external_id(const ProfiledLaunch& l) const {
     return static_cast<std::int64_t>(l.step) * static_cast<std::int64_t>(p_.program.nodes.size()) +
            l.node + 1;
@@ -149,7 +149,7 @@ class Writer : TraceEvents {
     }
   }
 
-  // The node's facts that a reader wants beside its times.
+  // Writes the node's facts that a reader wants beside its times.
   std::string node_args(const ProfiledLaunch& l) const {
     const Node& node = p_.program.node(l.node);
     std::string dims, types;
@@ -172,7 +172,7 @@ class Writer : TraceEvents {
     return out + "]";
   }
 
-  // Ranges around neighbours of one phase and, inside, of one component; parents come first.
+  // Writes ranges around neighbours of one phase, then, inside, around those of one component.
   void scopes(const char* category, TracePlace place,
               std::span<const ProfiledLaunch* const> launches) {
     const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {
@@ -203,7 +203,7 @@ class Writer : TraceEvents {
     return l.node < 0 ? "outside the program" : component_of(p_.program.node(l.node).origin().path);
   }
 
-  // [first, last) of the launches of each step.
+  // Calls `visit(step, first, last)` for each step, whose launches are [first, last).
   template <class Visit>
   void for_each_step(Visit&& visit) {
     std::size_t next = 0;
@@ -216,7 +216,7 @@ class Writer : TraceEvents {
     }
   }
 
-  // Kernels that run inside the calls of the host: ops of its thread.
+  // Writes kernels that run inside the calls of the host as ops of the host's thread.
   void host_kernels() {
     for_each_step([&](std::size_t, std::size_t first, std::size_t last) {
       std::vector<const ProfiledLaunch*> all;
@@ -230,7 +230,7 @@ class Writer : TraceEvents {
     });
   }
 
-  // Ops of the host are what surrounds their calls of the driver.
+  // Writes ops of the host, each around its calls of the driver, and the calls.
   void calls() {
     std::map<std::uint32_t, const ProfiledLaunch*> launch_of;
     for (const ProfiledLaunch& l : p_.launches) {

@@ -11,7 +11,7 @@
 
 namespace tracestep {
 
-// `environment`: of this run; the device's properties are taken from it.
+// Makes the trace. `environment`: of this run; the device's properties are taken from it.
 std::string chrome_trace(const Profile& profile, const Json& environment);
 
 // Writes it, compressed when the name ends in ".gz". Error{kOutput}.

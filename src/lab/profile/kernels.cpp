@@ -159,7 +159,7 @@ struct MatrixRow {
 
 using M = const MatrixRow&;
 
-// A field that only rows which a node asked for have.
+// Makes a field that is empty in rows for which no node asked.
 template <class Get>
 Field<MatrixRow> node_field(Column column, Get get) {
   return {std::move(column), [get](M m) {
@@ -265,7 +265,7 @@ struct Kind {
   WorkSums sums;
 };
 
-// `recomputes`: whether some nodes run again in backward.
+// The columns of kinds of ops. `recomputes`: whether some nodes run again in backward.
 Fields<Kind> kind_fields(double kernels_ms, bool recomputes) {
   using K = const Kind&;
   const auto ms = [](const char* name, const char* title, Phase phase) {

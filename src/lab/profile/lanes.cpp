@@ -46,7 +46,7 @@ std::string phase_of(const Profile& p, const ProfiledLaunch& l) {
                     : std::string(name_of(p.program.node(l.node).origin().phase));
 }
 
-// Kernels of this class that only copy a rank's own part have no lane, and wait for nobody.
+// True for a kernel that communicates; those that only copy a rank's own part wait for nobody.
 bool is_collective(const Profile& p, const ProfiledLaunch& l) {
   if (l.node < 0) return false;
   const OpDef& op = *p.program.node(l.node).op;

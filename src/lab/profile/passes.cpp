@@ -61,7 +61,7 @@ struct PassRow {
 
 using R = const PassRow&;
 
-// The columns of a kernel that takes most: "top" or "top_other".
+// The columns of the kernel that takes most, whose names begin with "top" or "top_other".
 Fields<PassRow> top_fields(const std::string& prefix, const char* title, const char* description,
                            std::optional<NamedKernel> PassRow::*top) {
   const auto field = [top](Column column, auto get) {
@@ -120,7 +120,7 @@ bool are_inference_and_training(const Profile& a, const Profile& b) {
          a.device == b.device;
 }
 
-// False where the checker doubts the recorded times: shares then say nothing.
+// True if shares of recorded times say something: the checker does not doubt those times.
 bool has_shares(std::span<const Verdict> verdicts) {
   return std::ranges::all_of(verdicts,
                              [](const Verdict& v) { return v.severity == Severity::kNote; });
@@ -226,7 +226,7 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   return {p, cell.work, wall, plain_gaps_ms(cell), communication_of(p), summary_of(verdicts)};
 }
 
-// `has_collectives`: whether a cell has any.
+// The columns of clocks. `has_collectives`: whether a cell communicates; else those are hidden.
 Fields<ClockRow> clock_fields(bool has_collectives) {
   using C = const ClockRow&;
   const auto ms = [](const char* name, const char* title, const char* text) {

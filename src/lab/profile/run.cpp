@@ -93,7 +93,7 @@ void set_span(ProfiledStep& step, std::span<const ProfiledLaunch> launches) {
   for (const ProfiledLaunch& l : launches) step.last_ns = std::max(step.last_ns, l.end_ns);
 }
 
-// Spans count from the first kernel's start, which is taken for the start of the call.
+// Records the executor's spans, counted from the first kernel's start, taken for the call's start.
 void record_spans(Measurement& measurement, Profile& out) {
   out.source = "executor spans";
   Names names(out.names);
@@ -116,7 +116,7 @@ void record_spans(Measurement& measurement, Profile& out) {
       });
 }
 
-// Each record belongs to the step whose calls surround its start.
+// Makes launches of the profiler's records, each in the step whose calls surround its start.
 void place_activities(Profile& out) {
   out.names = out.trace.names;
   const std::vector<Activity>& activities = out.trace.activities;
@@ -194,7 +194,7 @@ void profile_on(Device& device, const StopSignal* stop, const std::optional<Plai
   }
 }
 
-// A budget that no choice of what to compute again meets is out of memory too.
+// Runs `work` as attempt() does; a budget that no recomputation meets is out of memory too.
 Outcome attempt_within_budget(const std::function<void()>& work) {
   try {
     return attempt(work);

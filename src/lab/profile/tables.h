@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// a / b, or 0 if b is 0.
+// The ratio a / b, or 0 if b is 0.
 inline double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
@@ -25,7 +25,7 @@ struct ProfiledCell {
   StepWork work;
 };
 
-// "small context 128 step fp32 fused"
+// Names a cell: "small context 128 step fp32 fused".
 std::string label_of(const Profile& profile);
 // The part of the plain steps' span in which no kernel runs; nullopt: the kernel times exceed the
 // span.

@@ -14,7 +14,7 @@ class TraceClock {
  public:
   TraceClock();
   std::int64_t base_ns() const { return base_ns_; }
-  // Microseconds since the base, with the nanoseconds as decimals.
+  // The time in microseconds since the base, with the nanoseconds as decimals.
   std::string us(std::int64_t time_ns) const;
   static std::string micros(std::int64_t ns);
 
@@ -34,10 +34,10 @@ struct TraceRange {
 class TraceEvents {
  protected:
   void meta(const char* what, TracePlace place, const char* key, const std::string& value);
-  // A complete event; `args` is the inside of an object, or empty.
+  // Writes an event with begin and end; `args` is the inside of an object, or empty.
   void complete(const char* category, std::string_view name, TracePlace place, TraceRange range,
                 const std::string& args);
-  // The start 's' or the end 'f' of an arrow.
+  // Writes the start ('s') or the end ('f') of an arrow; `phase` says which.
   void flow(char phase, TracePlace place, std::int64_t time_ns, std::uint32_t id);
   void counter(const char* name, TracePlace place, std::int64_t time_ns, std::int64_t bytes);
 

@@ -31,9 +31,9 @@ StepTimesOfKernels kernel_times(const Profile& p) {
   return out;
 }
 
-// The kernel that reaches most of its roof, among those that matter for the step's time; of those
-// that hardly do, only what caches explain is said, as it is where the same kernel matters. Of
-// those above their roof, kernels bound by FLOPs come first, then those that caches do not explain.
+// Sets the kernel that reaches most of its roof, of those that matter for the step's time; of those
+// that hardly do, only if caches explain it. Of those above their roof, kernels bound by FLOPs come
+// first, then those that caches do not explain.
 void set_highest_roof(const ProfiledCell& cell, Json& row) {
   constexpr double kShare = 0.01, kSmallShare = 0.001;
   std::tuple<bool, bool, double> highest{};

@@ -24,7 +24,7 @@ struct WorkSums {
   WorkSums& operator+=(const WorkSums& other);
   double gflops() const { return ms > 0 ? flops / ms * 1e-6 : 0.0; }
   double gb_s() const { return ms > 0 ? bytes / ms * 1e-6 : 0.0; }
-  // "bytes" or "FLOPs": which of them limits the roofline time; empty when it has neither.
+  // Says which of "bytes" and "FLOPs" limits the roofline time; empty when there is neither.
   std::string bound() const {
     if (roof_ms <= 0) return {};
     return roof_by_bytes_ms > 0.5 * roof_ms ? "bytes" : "FLOPs";
@@ -63,8 +63,8 @@ struct StepWork {
 // (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 
-// When a node runs several kernels, its FLOPs and bytes are counted at the longest one. The kernel
-// of a batch is shared out among the batch's nodes by the bytes that each moves.
+// Adds up a profile's work. If a node runs several kernels, FLOPs and bytes count at the longest. A
+// batch's kernel is shared out among the batch's nodes by the bytes that each moves.
 StepWork work_of(const Profile& profile, const Ceilings& ceilings);
 
 bool is_product(const Work& work);

@@ -83,7 +83,7 @@ class Estimate {
     }
     for (std::uint32_t block : dead_[at]) death(block);
   }
-  // foreach kernels take the root of every second moment before they divide by it.
+  // Adds the root of every second moment, which foreach kernels take before they divide by it.
   void add_lists() {
     const AllocationEvent e{.part = PytorchPart::kOptimizer, .op = number("_foreach_sqrt")};
     for (std::int64_t bytes : parameters_) lists_.push_back(birth(e, bytes));

@@ -78,7 +78,7 @@ bool runs_in(const AllocationList& list, const AllocatorSettings& settings, cons
   return true;
 }
 
-// The fullest moment of each of some hundred stretches.
+// Keeps the fullest moment of each of some hundred stretches.
 void thin(std::vector<PytorchMoment>& moments) {
   const std::size_t stride = moments.size() / kMostMoments + 1;
   std::vector<PytorchMoment> out;

@@ -46,7 +46,7 @@ Json spare_of(const Answer& a, std::int64_t needed) {
   return when(a.has_limit() && needed <= a.q.card.usable_bytes, a.q.card.usable_bytes - needed);
 }
 
-// "model.py:84 forward, in _log_softmax of head", or "cast of head" where no line is known.
+// Says "model.py:84 forward, in _log_softmax of head", or "cast of head" where no line is known.
 std::string where_of(const AllocationList& list, const AllocationEvent& at) {
   std::string out = list.name(at.site);
   for (const auto& [between, number] : {std::pair{", in ", at.op}, {" of ", at.module}}) {
@@ -103,7 +103,7 @@ Answer answer_of(const PytorchQuestion& q) {
   return out;
 }
 
-// "model.py:84 forward" as a frame.
+// Splits "model.py:84 forward" into the file, line and name of a frame.
 SnapshotFrame frame_of(const std::string& site) {
   SnapshotFrame out{"", site, 0};
   const std::size_t space = site.find(' '), colon = site.rfind(':', space);

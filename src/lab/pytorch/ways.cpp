@@ -63,7 +63,7 @@ class Edit {
   std::uint32_t next_;
 };
 
-// "layers.3" of "layers.3.attn.q"; "" where no part is a number.
+// The module's path up to its first number: "layers.3" of "layers.3.attn.q"; empty: it has none.
 std::string_view numbered_part(std::string_view module) {
   for (std::size_t begin = 0; begin < module.size();) {
     const std::size_t end = std::min(module.find('.', begin), module.size());

@@ -66,7 +66,7 @@ const std::vector<ModuleWords>& module_words() {
   return words;
 }
 
-// "" where no word fits.
+// The part of the model that a word of the path names; empty: no word fits.
 std::string part_of(std::string_view path, char between) {
   std::string lower(path);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -103,7 +103,7 @@ class BesideRows {
     if (found != rows_.end()) return *found;
     return rows_.emplace_back(level, std::string(name));
   }
-  // Modules that one side lacks are not told apart there.
+  // Returns the rows, without empty ones and without modules that one side does not tell apart.
   std::vector<BesideRow> take() {
     std::erase_if(rows_, [](const BesideRow& r) {
       const bool is_lacking = r.theirs.ms == 0 || r.ours.ms == 0;
@@ -144,7 +144,7 @@ std::vector<BesideRow> rows_of(const ReadTrace& t, const StepTime& ours) {
   return rows.take();
 }
 
-// Kernels of softmax in a step that no fused attention has: each layer's scores were there.
+// How often softmax ran where no attention is fused: there each layer's scores were in memory.
 double softmax_calls(const ReadTrace& t) {
   double calls = 0;
   for (const Part* kernel : t.times.parts.of(PartLevel::kKernel)) {
@@ -163,8 +163,8 @@ double softmax_calls(const ReadTrace& t) {
   return calls / static_cast<double>(t.times.count());
 }
 
-// The bytes of a tensor of batch, heads and the context squared; none that other
-// tensors of the step have as well, as nothing but its size tells a block of a file apart.
+// The byte counts of a tensor of batch, heads and the context squared, without those of other
+// tensors of the step, as nothing but its size tells a block of a file apart.
 std::set<std::int64_t> sizes_of_scores(const OurStep& ours) {
   const BatchShape& shape = ours.run.shape;
   const std::int64_t elements = shape.batch * ours.run.model.heads * shape.context * shape.context;

@@ -13,7 +13,7 @@ namespace tracestep {
 
 class ByteStream {
  public:
-  // Throws Error{kInput} if the file is missing or not a regular file.
+  // Opens a file. Throws Error{kInput} if it is missing or not a regular file.
   explicit ByteStream(const std::filesystem::path& path);
 
   // Reads the next bytes, at most as many as `out` holds; returns 0 at the end. Throws

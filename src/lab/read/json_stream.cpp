@@ -54,8 +54,8 @@ class Window {
  public:
   explicit Window(ByteStream& bytes) : bytes_(bytes) {}
 
-  // The next byte that is neither space, comma nor part of the mark that UTF-8 may begin with; '\0'
-  // at the end.
+  // Finds the next byte that is neither space, comma nor part of UTF-8's mark at the beginning;
+  // '\0' at the end.
   char peek() {
     do {
       for (; at_ < end_; ++at_) {
@@ -67,7 +67,7 @@ class Window {
   }
   void pass() { ++at_; }
 
-  // The value at the begin; nullopt: the text ends within it. Valid until the next call.
+  // Reads the value that begins here; nullopt: the text ends within it. Valid until the next call.
   std::optional<std::string_view> value() {
     do {
       const std::size_t end = end_of_json_value({buffer_.data(), end_}, at_);

@@ -38,7 +38,7 @@ bool for_each_json_member(std::string_view object, Visit visit);
 std::string_view unquoted(std::string_view value);
 // The integer in a value's text, with or without quotes; nullopt for anything else.
 std::optional<std::int64_t> json_integer(std::string_view value);
-// A decimal in thousandths, exactly: "12.345" is 12345. Further digits are dropped.
+// Reads a decimal in thousandths, exactly: "12.345" is 12345. Further digits are dropped.
 std::optional<std::int64_t> json_thousandths(std::string_view value);
 // The text of a value in quotes, with its escapes resolved; of any other value, the text itself.
 std::string unescaped(std::string_view value);

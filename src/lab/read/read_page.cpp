@@ -21,7 +21,7 @@ PageCard card_of(const Chart& chart, std::string id) {
   return out;
 }
 
-// The step, or the memory, along time; then the charts of the answer.
+// The page's cards: the step, or the memory, along time; then the charts of the answer.
 std::vector<PageCard> cards_of(const std::vector<Table>& tables, const Json& environment) {
   std::vector<PageCard> out;
   for (const Table& table : tables) {

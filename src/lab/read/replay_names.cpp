@@ -33,8 +33,8 @@ void EagerKernels::add(std::uint32_t name, const HostPlace& place) {
   places_.push_back(place);
 }
 
-// How many kernels of either differ before they agree again; as many in both come first, as others
-// that stand for them. One of the replay alone where nothing agrees.
+// How many kernels of either differ before both agree again: the fewest, and preferably as many in
+// both, which then stand for each other. One of the replay where nothing agrees.
 std::pair<std::size_t, std::size_t> EagerKernels::differing(std::span<const std::uint32_t> replay,
                                                             std::size_t i, std::size_t j) const {
   const auto is_end = [&](std::size_t in_replay, std::size_t in_eager) {

@@ -49,7 +49,7 @@ bool is_native(std::string_view file) {
          std::ranges::any_of(kNativeEndings, [&](auto ending) { return file.ends_with(ending); });
 }
 
-// "BmmBackward0, in backward" of a function that the autograd engine calls; "" of any other.
+// Says "BmmBackward0, in backward" of a function that autograd calls; empty for any other.
 std::string gradient_of(std::string_view name) {
   const std::size_t end = name.find("::apply(");
   if (!name.starts_with("torch::autograd::") || end == name.npos) return {};
@@ -87,7 +87,7 @@ class Memory {
   explicit Memory(std::string where) : where_(std::move(where)) {}
 
   void apply(const Event& event) { change(event, event.kind); }
-  // A block alive again has no site: no event before its free says it.
+  // Takes an event back. A block that is alive again has no site: no event before its free says it.
   void undo(const Event& event) {
     constexpr Event::Kind kOpposites[] = {Event::kFree, Event::kAlloc, Event::kRelease,
                                           Event::kReserve, Event::kOutOfMemory};
@@ -211,7 +211,7 @@ class SnapshotReader {
   }
 
  private:
-  // A pickle may name one object many times: all walking ends with what its size allows.
+  // Counts values read, and fails beyond what the size allows: a pickle may name one many times.
   void look(std::size_t values) {
     if (values > looks_left_) fail_input(where_, "its values name each other too often");
     looks_left_ -= values;
@@ -250,8 +250,8 @@ class SnapshotReader {
     has_events_ = most > 0;
   }
 
-  // The innermost line of the user's own program; where there is none, the function whose
-  // gradient it is, a line of a library, the innermost function with a name.
+  // The site of a stack: the innermost line of the user's own program; where there is none, the
+  // function whose gradient it is, a line of a library, the innermost function with a name.
   std::uint32_t site_of(const PickleValue& of) {
     const auto frames = find(of, "frames");
     if (!frames || !frames->is_list() || frames->size() == 0) return 0;
@@ -330,7 +330,7 @@ class SnapshotReader {
     out_.events = static_cast<std::int64_t>(events_.size());
   }
 
-  // Backwards to the state at the first event, then forwards, and again as far as the peak.
+  // Goes back to the state at the first event, then forwards, and again as far as the peak.
   void replay() {
     Memory start = end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);
@@ -373,7 +373,7 @@ class SnapshotReader {
     add_held(std::move(start));
   }
 
-  // Once more, now that it is known who holds the most of the peak.
+  // Goes through the events again for what each largest holder of the peak holds at each moment.
   void add_held(Memory now) {
     auto moment = out_.moments.begin();
     for (std::size_t i = 0; i < events_.size(); ++i) {
@@ -437,7 +437,7 @@ class SnapshotReader {
   std::vector<std::string> names_;
 };
 
-// A snapshot as JSON, as the pickle that it would be.
+// Writes a snapshot, given as JSON, as the pickle that it would be.
 void pickle(const Json& value, PickleWriter& out) {
   if (value.is_object()) {
     out.begin_dict();

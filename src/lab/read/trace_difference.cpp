@@ -57,8 +57,8 @@ Lists lists_of(const ReadTrace& t, PartLevel level) {
   return out;
 }
 
-// Modules with all that lies in them, of those in which other modules are: a change that is spread
-// over these may be too small in each of them.
+// Adds up modules that have others in them with all that lies in them: a change that is spread over
+// the inner ones may be too small in each.
 Lists whole_modules(const Lists& modules) {
   Lists out;
   for (const auto& [path, ms] : modules) {
@@ -104,7 +104,7 @@ std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const Rea
   return out;
 }
 
-// How much the two halves of a recording differ.
+// How much the medians of a recording's two halves differ, as a share of the first.
 double drift_of(const std::vector<double>& ms) {
   const auto half = static_cast<std::ptrdiff_t>(ms.size() / 2);
   const double first = median_of({ms.begin(), ms.begin() + half});

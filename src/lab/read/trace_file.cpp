@@ -83,7 +83,7 @@ std::uint32_t small_number(std::string_view value) {
   return number <= UINT16_MAX ? number : 0;
 }
 
-// The name with files in place of their paths, which tell of the machine of the recording.
+// The name with paths cut to their files, as paths tell of the machine of the recording.
 std::string_view without_paths(std::string_view name, std::string& store) {
   const auto begins_path = [&](std::size_t i) {
     return name[i] == '/' &&
@@ -190,7 +190,7 @@ class TraceReader {
     return shown_[raw];
   }
 
-  // Names come from outside: what a terminal or a page cannot show is made visible.
+  // The number of a name from outside, in which what a terminal cannot show is made visible.
   std::uint32_t shown_number_of(std::string_view name) {
     name = without_paths(name, path_store_);
     const bool is_plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f; });

@@ -14,7 +14,7 @@ constexpr std::size_t kLeastRepeats = 3;
 constexpr std::size_t kMostTried = 200;  // ops that may begin a step
 constexpr double kLeastAlike = 0.8;      // of the spans between its calls
 
-// Sums of these tell whether two spans hold the same names.
+// Hashes a name; sums of hashes tell whether two spans hold the same names.
 std::uint64_t hash_of(std::uint32_t name) {
   std::uint64_t x = (name + 1) * std::uint64_t{0x9E3779B97F4A7C15};
   x = (x ^ (x >> 32)) * std::uint64_t{0xD6E8FEB86659FD93};

@@ -44,12 +44,12 @@ Fields<Row> part_fields(const char* name, const char* title = "", const char* de
            [](const Row& r) { return positive_or_null(r.calls); }}};
 }
 
-// The longest rows first.
+// Sorts rows, the longest first.
 void sort_rows(std::vector<Row>& rows) {
   std::ranges::stable_sort(rows, std::greater<>(), &Row::mean_ms);
 }
 
-// The parts of a level, the longest of very many: rows of gigabytes help nobody.
+// The parts of a level; of very many only the longest, as gigabytes of rows help nobody.
 std::vector<const Part*> longest_parts(const ReadTrace& t, PartLevel level) {
   std::vector<const Part*> out = t.times.parts.of(level);
   if (out.size() <= kMostRows) return out;
@@ -80,7 +80,7 @@ double median_or_zero(const std::vector<double>& values) {
 }
 
 // --- one row ------------------------------------------------------------------------------------
-
+// The columns of the table "recording", which has one row.
 Fields<ReadTrace> recording_fields() {
   return {
       {as_key(col::file),
@@ -176,7 +176,7 @@ void add_notes(Table& table, const ReadTrace& t) {
 }
 
 // --- parts of a step ----------------------------------------------------------------------------
-
+// The time of a step by kinds of work and gaps, which adds up to the step.
 Table time_table(const ReadTrace& t) {
   std::vector<Row> rows = rows_of(t, PartLevel::kKind);
   const std::vector<double> hidden = t.times.ms_of(PartLevel::kHidden);

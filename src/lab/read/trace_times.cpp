@@ -101,9 +101,9 @@ class DeviceWalk {
     piece.work = piece.is_copy ? WorkClass::kCopies : host_.class_of(piece.name, piece.place.pass);
   }
 
-  // --- a moment of a device belongs to one piece: to the one that began first, and to a collective
-  // only where nothing else runs. So own times add up to the time that a device is busy.
-
+  // --- the time of each piece --------------------------------------------------------------------
+  // Sets a piece's own time. A moment of a device belongs to the piece that began first, to a
+  // collective only where nothing else runs: own times add up to the time that a device is busy.
   void share(WorkPiece& piece, Device& device) {
     end_collectives(device, piece.start_ns);
     if (piece.work == WorkClass::kCollectives) {
@@ -142,7 +142,7 @@ class DeviceWalk {
   }
 
   // --- replays of CUDA graphs: their kernels wait until all of them are there
-
+  // Adds a piece to its replay; beyond kMostReplays the oldest replay gets its names.
   void add_replayed(std::uint32_t link, const WorkPiece& piece) {
     auto found = std::ranges::find(replays_, link, &Replay::link);
     if (found == replays_.end()) {
@@ -172,8 +172,8 @@ class DeviceWalk {
 
   // --- gaps
 
-  // A device did nothing until the piece began. Until it was launched the host is the cause, by
-  // what it did then.
+  // Adds the time in which a device did nothing until the piece began. Until the piece was launched
+  // the host is the cause, by what it did then.
   void add_gap(const WorkPiece& piece, Device& device) {
     const std::int64_t before = device.until;
     device.until = std::max(device.until, piece.end_ns);

@@ -66,7 +66,7 @@ Json unpacked_rows(const Json& packed) {
   return out;
 }
 
-// The object with `change` of its rows in their place.
+// A copy of the table in which change(rows) stands for its rows.
 Json with_rows(const Json& table, Json (*change)(const Json& rows)) {
   Json out = Json::object();
   for (const auto& [name, value] : table.members()) {

@@ -98,15 +98,15 @@ inline Column to_copy(Column column) {
   return column;
 }
 
-// Words for the status of a step that was only predicted: people read "does not fit" where a run
-// would say "oom".
+// Sets the words for the status of a step that was only predicted: people read "does not fit" where
+// a run would say "oom".
 inline Column without_run(Column status) {
   status.words = {{"ok", "fits"}, {"oom", "does not fit"}};
   return status;
 }
 
 // --- roles; see ColumnRole
-
+// The column with this role.
 template <ColumnRole role>
 Column with_role(Column column) {
   column.role = role;
@@ -136,7 +136,7 @@ inline Column as_comparison(Column column) {
 }
 
 // --- cells; null is an empty cell ---------------------------------------------------------------
-
+// The value, or an empty cell unless the condition holds.
 inline Json when(bool condition, Json value) {
   if (!condition) value = Json();
   return value;

@@ -20,17 +20,17 @@ struct CsvRow {
   bool begins_table = false;
 };
 
-// Rows of cells, the row of column names first; empty lines are skipped. RFC 4180: cells in quotes
-// may hold commas, line ends and doubled quotes. Error{kInput} naming `name`, and line and column
-// of what is wrong: bytes that are no text, a quote that nothing closes; also beyond 2^20 cells.
+// Reads rows of cells, the row of column names first; skips empty lines. RFC 4180: cells in quotes
+// may hold commas, line ends and doubled quotes. Error{kInput} naming `name`, line and column for
+// bytes that are no text, for a quote that nothing closes, and beyond 2^20 cells.
 std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& name);
-// Only the cells of parse_csv_rows().
+// As parse_csv_rows(), but returns the cells alone.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
 
 // Escapes a text as the CSV writer does (escaped_bytes() of base/utf8.h). An apostrophe is put in
 // front where a spreadsheet would read a formula, and where the text begins with an apostrophe.
 std::string as_csv_text(std::string_view text);
-// The inverse.
+// The text that as_csv_text() has escaped.
 std::string from_csv_text(std::string_view cell);
 
 // A row of a CSV file that is compiled into the program; cells are found by column name. A missing

@@ -6,12 +6,12 @@
 
 namespace tracestep {
 
-// "3,406,809,600"; contexts and widths, below ten thousand, stay plain.
+// Groups digits, "3,406,809,600"; contexts and widths, below ten thousand, stay plain.
 std::string grouped(std::int64_t value);
 
 // A value of Column::digits: two significant digits, for numbers that are not known better.
 inline constexpr int kTwoDigits = -2;
-// "740", "74", "0.74" for 736.6, 73.66 and 0.7366.
+// Rounds to two digits: "740", "74", "0.74" for 736.6, 73.66 and 0.7366.
 std::string two_digits(double value);
 
 }  // namespace tracestep

@@ -13,7 +13,7 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kEmpty = "-";
-// A value other than zero never shows as zero, but as "< 0.001".
+// Writes a number with so many decimals; one other than zero is never shown as zero, but "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits == kTwoDigits) return two_digits(value);
@@ -38,7 +38,7 @@ std::string one_line(std::string text) {
   return escaped(text);
 }
 
-// A title may be several lines.
+// Makes each line of a title, which may have several, one without bytes that move a cursor.
 std::string each_line(const std::string& text) {
   std::string out;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -21,7 +21,7 @@ bool matches(const Table& table, std::size_t row, const Evidence::Where& where) 
   });
 }
 
-// "size small, mode step"
+// Says the cells that a row must have: "size small, mode step".
 std::string words_of(const Evidence::Where& where) {
   std::string out;
   for (const auto& [column, value] : where) {
@@ -37,7 +37,7 @@ template <class... Args>
   throw Unsupported(Text(Piece{fmt::format(words, std::forward<Args>(args)...), Basis::kQuote}));
 }
 
-// A name in a formula: in quotes unless it is a plain word.
+// Writes a name for a formula: in quotes unless it is a plain word.
 std::string name_in_formula(const std::string& name) {
   const bool is_plain =
       std::ranges::all_of(name, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
@@ -361,12 +361,12 @@ bool formula_has_row(std::string_view formula, const std::string& table, std::si
 
 namespace {
 
-// Throws Unsupported where Quantity::exact() would.
+// Returns the value; throws Unsupported where Quantity::exact() would.
 double checked(double value) {
   return Quantity::exact(value, {}).value;
 }
 
-// `fold` of the column's values, named `function` in formulas.
+// Applies `fold` to the column's values; formulas call it `function`.
 template <class Fold>
 Quantity folded(const char* function, std::span<const Evidence::Row> rows, std::string_view column,
                 Fold fold) {

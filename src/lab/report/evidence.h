@@ -28,7 +28,7 @@ class Evidence {
 
   class Row {
    public:
-    // The cell; Unsupported when the column is missing, empty or of another kind.
+    // The number in a cell; throws Unsupported if the column is missing, empty or of another kind.
     Quantity get(std::string_view column) const;  // exact
     // The text of a cell as a quotation; the middle of a text longer than `max_bytes` is left out.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
@@ -108,7 +108,7 @@ class Evidence {
   mutable std::vector<RowRef> used_;  // filled by the const reading functions
 };
 
-// "1,4-6": row numbers, runs of three and more as a range.
+// Lists row numbers: "1,4-6", runs of three and more as a range.
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
                          std::string_view to = "-");
 // The formula of a column over several rows of one table: "kinds[1,4-6].ms".

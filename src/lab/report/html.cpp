@@ -17,7 +17,7 @@
 namespace tracestep {
 namespace {
 
-// Base64 in lines of 96 characters (RFC 4648).
+// Encodes bytes as Base64 in lines of 96 characters (RFC 4648).
 std::string base64(std::string_view bytes) {
   constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   constexpr std::size_t kLine = 72;  // bytes
@@ -60,7 +60,7 @@ std::string bytes_of_base64(std::string_view text) {
   return out;
 }
 
-// The part of an address that names a section or a table; page.js makes the same.
+// Makes the part of an address that names a section or a table; page.js makes the same.
 std::string anchor(std::string_view name) {
   std::string out;
   for (char c : name) {
@@ -77,7 +77,7 @@ std::string anchor(std::string_view name) {
 
 // --- text ---------------------------------------------------------------------------------------
 
-// `text` for the page, where no line ends inside a flag, nor between it and its value.
+// Escapes a text for the page, where no line ends inside a flag, nor between it and its value.
 std::string with_whole_flags(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size();) {
@@ -106,7 +106,7 @@ std::string prose(std::string_view text) {
   return out;
 }
 
-// A figure, a comparison or a quotation shows its formula when it is pointed at.
+// Writes a text whose figures, comparisons and quotations show their formulas at the pointer.
 std::string sentence(const Text& text) {
   std::string out;
   for (const Piece& piece : text.pieces()) {
@@ -120,7 +120,7 @@ std::string sentence(const Text& text) {
 
 // --- charts -------------------------------------------------------------------------------------
 
-// A place for what the page's script draws from thousands of rows.
+// Makes a place for what the page's script draws from thousands of rows.
 std::string work_figure(const Chart& chart) {
   return fmt::format(
       "<figure data-kind=\"{}\" data-table=\"{}\">\n<figcaption "
@@ -133,7 +133,7 @@ std::string work_figure(const Chart& chart) {
       xml_escaped(chart.title));
 }
 
-// Two drawings, of which a page's width shows one; nothing when there is nothing to draw.
+// Draws a chart twice, wide and narrow, as a page's width shows one; empty: nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
   if (chart.kind == kWorkChart) return work_figure(chart);
   const std::string wide = draw_chart(chart, tables), what = caption_of(chart, tables);
@@ -155,7 +155,7 @@ std::string figures(std::span<const Chart> charts, std::span<const Table> tables
 }
 
 // --- answers ------------------------------------------------------------------------------------
-
+// Writes an answer's small table, whose first line is the head.
 std::string lines_html(const std::vector<std::vector<Text>>& lines) {
   std::string out;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -168,7 +168,7 @@ std::string lines_html(const std::vector<std::vector<Text>>& lines) {
   return fmt::format("<div class=\"scroll\" tabindex=\"0\"><table>{}</tbody></table></div>\n", out);
 }
 
-// Links that unfold tables and mark rows in them: "cells 1, 4".
+// Writes links that unfold tables and mark rows in them: "cells 1, 4".
 std::string links_to(std::span<const RowRef> rows) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
   for (const RowRef& ref : rows) {
@@ -192,7 +192,7 @@ const char* sign_of(const PageCard& card) {
   return card.standing == "impossible" ? "✗" : card.standing == "refused" ? "–" : "~";
 }
 
-// The sign of what the rows are worth, with the reason at the pointer.
+// The sign of what the rows are worth, with the reason at the pointer; empty if they are sound.
 std::string mark(const PageCard& card) {
   if (card.standing == "sound") return {};
   const std::string css = card.standing == "refused" ? "refused" : anchor(card.standing);
@@ -252,7 +252,7 @@ std::string topic_html(const PageTopic& topic, std::span<const Table> tables) {
 }
 
 // --- the first screen ---------------------------------------------------------------------------
-
+// Writes a tile: a short question, and its answer in large letters.
 std::string tile_html(const PageCard& tile) {
   return fmt::format(
       "<div class=\"tile\">{}<div class=\"soft\">{}</div><div class=\"big\">{}</div><div "
@@ -308,7 +308,7 @@ std::string contents(std::span<const PageTopic> topics) {
 
 // --- tables -------------------------------------------------------------------------------------
 
-// Places that the page's script fills.
+// Writes a section with places for its tables, which the page's script fills.
 std::string section_html(const PageSection& section, std::string_view title,
                          std::span<const Table> tables) {
   std::string out =
@@ -327,7 +327,7 @@ std::string section_html(const PageSection& section, std::string_view title,
   return out + "</details>\n";
 }
 
-// Sections "Kernels of one step: CELL" of several cells unfold from one line.
+// Writes all sections; several titled "Kernels of one step: CELL" unfold from one line.
 std::string sections_html(std::span<const PageSection> sections, std::span<const Table> tables) {
   std::string out;
   const auto subject = [](const PageSection& section) {

@@ -60,7 +60,7 @@ struct PageHead {
   std::string numbers = {};
 };
 
-// `result`: as to_json() gives it, with `tables` in it.
+// Makes the page. `result`: as to_json() gives it, with `tables` in it.
 std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 

@@ -25,7 +25,7 @@ class PickleWriter {
   void pair(std::int64_t first, std::int64_t second);
 
   void begin_list();
-  // To be called before every item. Items of long lists are written in batches, as readers require.
+  // Must be called before every item; writes items of long lists in batches, as readers require.
   void next_item();
   void end_list();
   void begin_dict() { out_ += "}("; }
@@ -36,7 +36,7 @@ class PickleWriter {
   int remember();
   void fetch(int memo);
 
-  // The finished file.
+  // Ends the pickle and returns the file.
   std::string finish() && { return std::move(out_ += '.'); }
 
  private:

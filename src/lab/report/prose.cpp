@@ -23,7 +23,7 @@ struct Syntax {
   const char* end;
 };
 
-// Markdown is also HTML, and pages are made of it: an element or an address in a text is a text.
+// Escapes what Markdown, or HTML made of it, would take for an element or an address.
 std::string markdown_escaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -37,7 +37,7 @@ std::string markdown_escaped(std::string_view text) {
   return out;
 }
 
-// Between more backquotes than follow each other in the text.
+// Writes code between more backquotes than follow each other in the text.
 std::string markdown_code(std::string_view text) {
   std::size_t longest = 0, run = 0;
   for (const char c : text) {
@@ -48,7 +48,7 @@ std::string markdown_code(std::string_view text) {
   return fence + space + std::string(text) + space + fence;
 }
 
-// Blocks of code stay as they are.
+// Escapes a text of several lines, whose blocks of code stay as they are.
 std::string markdown_reading(std::string_view text) {
   std::string out;
   for (bool is_code = false; !text.empty();) {
@@ -62,7 +62,7 @@ std::string markdown_reading(std::string_view text) {
   return out;
 }
 
-// A string of Typst's code: nothing in it can be taken for markup.
+// Writes a string of Typst's code, in which nothing can be taken for markup.
 std::string typst_string(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {

@@ -19,7 +19,7 @@ std::vector<Paragraph> paragraphs_of(std::string_view text);
 // writer writes the tables.
 class Prose {
  public:
-  // kMarkdown, kLatex or kTypst.
+  // Writes in this format: kMarkdown, kLatex or kTypst.
   explicit Prose(Format format);
 
   std::string begin(std::string_view title) const;

@@ -107,7 +107,7 @@ Quantity between(const Quantity& a, const Quantity& low, const Quantity& high) {
 }
 
 // --- comparisons ---------------------------------------------------------------------------------
-
+// Says how two quantities lie: unclear if intervals overlap, unless both are exact and equal.
 Relation compare(const Quantity& a, const Quantity& b) {
   const bool is_exact = a.low == a.high && b.low == b.high;
   const Ordering order = a.low > b.high                   ? Ordering::kMore

@@ -44,7 +44,7 @@ struct Quantity {
 
   // A number that no table holds because the sentence states it itself, such as a threshold.
   static Quantity constant(double value);
-  // Throws Unsupported when the value is not finite.
+  // A number that is known exactly. Throws Unsupported when the value is not finite.
   static Quantity exact(double value, std::string formula);
 };
 
@@ -52,9 +52,9 @@ Quantity operator+(const Quantity& a, const Quantity& b);
 Quantity operator-(const Quantity& a, const Quantity& b);
 Quantity operator*(const Quantity& a, const Quantity& b);
 Quantity operator*(double a, const Quantity& b);
-// Unsupported when b is 0.
+// The quotient; throws Unsupported when b is 0.
 Quantity operator/(const Quantity& a, const Quantity& b);
-// Unsupported unless a is positive.
+// The natural logarithm; throws Unsupported unless a is positive.
 Quantity log(const Quantity& a);
 Quantity plus_minus(const Quantity& a, const Quantity& noise);
 Quantity between(const Quantity& a, const Quantity& low, const Quantity& high);
@@ -79,14 +79,14 @@ struct Relation {
 };
 
 Relation compare(const Quantity& a, const Quantity& b);
-// kEqual: all of a's interval lies in [low, high]; kLess, kMore: none of it, on that side.
+// Compares with a range. kEqual: all of a's interval lies in it; kLess, kMore: all on that side.
 Relation compare_with_range(const Quantity& a, double low, double high);
-// Words that are true because of `relation`: the printed claim is checked against it.
+// Marks words that are true because of `relation`: the printed claim is checked against it.
 Text because(const Relation& relation, Text words);
 
 // --- figures: a quantity as it is printed --------------------------------------------------------
 
-// "3.38 ms". Throws Unsupported for a negative time or one over a century.
+// Prints a time: "3.38 ms". Throws Unsupported for a negative time or one over a century.
 Text duration(const Quantity& ms);
 Text bytes(const Quantity& count);                // "1.50 GiB". Throws Unsupported beyond 63 bits.
 Text percent(const Quantity& percent);            // "12.3 %"; below 1 with a second decimal

@@ -6,11 +6,11 @@
 
 namespace tracestep {
 
-// "25.4 ± 0.9 ms": a mean of samples and their standard deviation; "25.40 ms" for a deviation that
-// is not known (NaN).
+// Writes a mean of samples and their standard deviation, "25.4 ± 0.9 ms"; "25.40 ms" for a
+// deviation that is not known (NaN).
 std::string mean_and_deviation(double mean_ms, double deviation_ms);
-// "43 ms (28 to 64)": a time that is known to two digits, such as a median, and the interval in
-// which it may lie.
+// Writes a time that is known to two digits, such as a median, and the interval in which it may
+// lie: "43 ms (28 to 64)".
 std::string time_and_band(double ms, double low_ms, double high_ms);
 
 // Formats `value` with the fmt specification `digits`, with more digits if a number other than zero

@@ -28,7 +28,7 @@ struct Piece {
 class Text {
  public:
   Text() = default;
-  // Plain words. Numbers, comparisons and cells must be added as pieces with a formula instead.
+  // A text of plain words. Numbers, comparisons and cells must be pieces with a formula instead.
   Text(const char* words) : Text(Piece{words}) {}
   explicit Text(Piece piece) { append(std::move(piece)); }
 
@@ -49,7 +49,7 @@ inline Text operator+(Text a, const Text& b) {
 }
 Text join(std::span<const Text> texts, const char* separator);
 
-// `words` with the next of `parts` in place of each "{}". CHECKs that there are as many.
+// Puts the next of `parts` in place of each "{}" of `words`. CHECKs that there are as many.
 Text say(std::string_view words, std::initializer_list<Text> parts);
 
 }  // namespace tracestep

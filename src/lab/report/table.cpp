@@ -35,7 +35,7 @@ constexpr std::array<NamedFormat, 6> kFormats = {
      {"latex", ".tex", Format::kLatex, write_latex, "% "},
      {"typst", ".typ", Format::kTypst, write_typst, "// "}}};
 
-// "GPU memory" for "gpu_memory_bytes", whose value is shown with its unit.
+// Turns a name into words: "GPU memory" for "gpu_memory_bytes", whose value shows its unit.
 std::string words_of(std::string_view name) {
   constexpr std::string_view kBytes = "_bytes";
   constexpr std::array<std::string_view, 6> kInitials = {"cpu",  "gpu",  "cuda",

@@ -81,14 +81,14 @@ struct Table {
   // The place of a column; nullopt: there is none with this name.
   std::optional<std::size_t> index_of(std::string_view column) const;
 
-  // A row of one cell per column. CHECKs that the number and the types of the cells fit.
+  // Adds a row of one cell per column. CHECKs that the number and the types of the cells fit.
   void add_row(std::vector<Json> cells);
   // Adds a row with these cells, given by column name; other cells stay empty.
   void add_cells(std::initializer_list<std::pair<std::string_view, Json>> cells);
 };
 
-// "item" and "value" of every scalar member: the environment as a table. People read the words of a
-// name and its unit: "memory total" and "23.54 GiB" for "memory_total_bytes".
+// Makes a table with "item" and "value" of every scalar member. People read the words of a name and
+// its unit: "memory total" and "23.54 GiB" for "memory_total_bytes".
 Table key_value_table(std::string name, std::string title, const Json& object);
 
 struct Document {
@@ -101,7 +101,7 @@ struct Document {
 enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
 
 inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
-// Error{kUsage} naming `where` (the flag) and the known formats.
+// The format with this name. Error{kUsage} naming `where` (the flag) and the known formats.
 Format parse_format(const About& where, std::string_view name);
 std::string_view name_of(Format format);
 // Endings of file names that name a format (".json"), and the format of one; nullopt for another
@@ -109,9 +109,9 @@ std::string_view name_of(Format format);
 inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";
 std::optional<Format> format_of_ending(std::string_view ending);
 
-// json: {"schema", "answer", "environment", "columns", "rows", "notes"} of the first table; with
-// more than one, all of them also under "tables" by name. csv: RFC 4180; an empty line between
-// tables.
+// Writes all tables. json: {"schema", "answer", "environment", "columns", "rows", "notes"} of the
+// first table; with more than one, all of them also under "tables" by name. csv: RFC 4180, with an
+// empty line between tables.
 void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 Json to_json(const Document& document);

@@ -37,7 +37,7 @@ Tone tone_of(std::string_view header, std::string_view cell) {
   return Tone::kPlain;
 }
 
-// The tone of a note is that of its first word: "doubt: …".
+// The tone of a note, by its first words: "doubt: …".
 Tone tone_of_note(std::string_view note) {
   if (note.starts_with("doubt: ") || note.starts_with("~ ")) return Tone::kDoubtful;
   return note.starts_with("invalid: ") || note.starts_with("✗ ") ? Tone::kBad : Tone::kPlain;
@@ -73,7 +73,7 @@ std::vector<Width> widths_of(const DisplayTable& shown) {
   return out;
 }
 
-// The ends of an interval, "95 % from (ms)" and "to (ms)", are shown together or not at all.
+// True for "95 % from (ms)" in front of "to (ms)", which are shown together or not at all.
 bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
   const auto words = [&](std::size_t at) { return headers[at].substr(0, headers[at].find(" (")); };
   if (c + 1 >= headers.size() || !words(c).ends_with("from")) return false;
@@ -81,9 +81,9 @@ bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
   return words(c + 1) == "to" || words(c + 1) == before + "to";
 }
 
-// The first column, keys and results get room before the others from the left: as much as they
-// want, or the least that they can do with; then room that remains widens texts. A column that is
-// left out has width 0.
+// The widths of columns that fit; 0: the column is left out. The first column, keys and results get
+// room before the others from the left: as much as they want, or the least that they can do with;
+// room that remains widens texts.
 std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
   const std::vector<Width> wanted = widths_of(shown);
   const auto is_needed = [&](std::size_t c) { return c == 0 || shown.is_needed[c]; };
@@ -136,7 +136,7 @@ std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextVie
 
 // --- lines --------------------------------------------------------------------------------------
 
-// A row, in as many lines as its longest text takes.
+// Writes a row, in as many lines as its longest text takes.
 std::vector<std::string> lines_of_row(const std::vector<std::string>& cells,
                                       const DisplayTable& shown,
                                       const std::vector<std::size_t>& widths, const TextView& view,
@@ -181,7 +181,7 @@ void append(std::vector<std::string>& to, std::vector<std::string> lines) {
   std::ranges::move(lines, std::back_inserter(to));
 }
 
-// The title, an empty line, the head and its rule.
+// The lines above the rows: the title, an empty line, the head and its rule.
 std::vector<std::string> head_of(const DisplayTable& shown, const std::vector<std::size_t>& widths,
                                  const TextView& view) {
   std::vector<std::string> out;
@@ -197,7 +197,7 @@ std::vector<std::string> head_of(const DisplayTable& shown, const std::vector<st
   return out;
 }
 
-// Whole items of several lines each, as far as they fit; returns how many do not.
+// Appends whole items of several lines each, as far as they fit; returns how many do not.
 std::size_t append_fitting(std::vector<std::string>& to,
                            std::vector<std::vector<std::string>> items, std::size_t most) {
   std::size_t done = 0;
@@ -209,7 +209,7 @@ std::size_t append_fitting(std::vector<std::string>& to,
   return items.size() - done;
 }
 
-// `columns`: headers, with their units.
+// True if a note is about a column. `columns`: headers, with their units.
 bool is_about_any(const std::string& note, const std::vector<std::string>& columns) {
   return std::ranges::any_of(columns, [&](const std::string& header) {
     return note.starts_with(header.substr(0, header.find(" (")) + ": ");

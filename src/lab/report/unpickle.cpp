@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kMemoryPerByte = 3, kMemoryBytes = std::size_t{1} << 20;
 
-// `n` bytes, the lowest first.
+// Reads an unsigned number from bytes, the lowest first.
 std::uint64_t little_endian(std::string_view bytes) {
   std::uint64_t out = 0;
   for (auto byte = bytes.rbegin(); byte != bytes.rend(); ++byte) {
@@ -18,7 +18,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return out;
 }
 
-// Two's complement.
+// Reads a number in two's complement from bytes, the lowest first.
 std::int64_t signed_number(std::string_view bytes) {
   std::uint64_t bits = little_endian(bytes);
   const std::size_t n = bytes.size();
@@ -26,7 +26,7 @@ std::int64_t signed_number(std::string_view bytes) {
   return static_cast<std::int64_t>(bits);
 }
 
-// Bytes of the length that precedes a text of this opcode; 0: it makes no text.
+// How many bytes the length in front of this opcode's text has; 0: it makes no text.
 std::size_t length_bytes(unsigned char op) {
   return op == 'X' ? 4 : op == 0x8c ? 1 : op == 0x8d ? 8 : 0;
 }
@@ -78,7 +78,7 @@ class PickleReader {
     }
     stack_.push_back(ref);
   }
-  // The bytes of the opcode, with what follows it.
+  // Pushes the scalar of the opcode whose operand has so many bytes.
   void push_scalar(std::size_t operand_bytes) {
     take(operand_bytes);
     push(static_cast<Ref>(opcode_));
@@ -136,7 +136,7 @@ class PickleReader {
     stack_.resize(first);
   }
 
-  // The tuple or list of what lies on the stack from `first` on.
+  // Pushes a tuple or list of what lies on the stack from `first` on.
   void collect(std::size_t first) {
     const Ref made = make(false);
     add(out_.containers_.back(), first);

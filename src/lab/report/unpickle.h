@@ -19,9 +19,9 @@ class PickleValue;
 // cannot leak.
 class Pickle {
  public:
-  // `bytes`, fewer than 2^31, must outlive the object. Errors: kInput naming `where` and the byte:
-  // a truncated file, an opcode that makes objects, values that need more than 3 times its size in
-  // memory.
+  // Reads `bytes`, fewer than 2^31, which must outlive the object. Errors: kInput naming `where`
+  // and the byte: a truncated file, an opcode that makes objects, values that need more than 3
+  // times its size in memory.
   Pickle(std::string_view bytes, const std::string& where);
 
   PickleValue root() const;
@@ -51,7 +51,7 @@ class PickleValue {
   // without a line number, which is read as -1.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
-  // Items of a list or tuple, members of a dict.
+  // The number of items of a list or tuple, or of members of a dict.
   std::size_t size() const;
   // Item `i` of a list or tuple.
   PickleValue operator[](std::size_t i) const;

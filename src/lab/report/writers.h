@@ -77,7 +77,7 @@ std::vector<std::string> whole_lines(std::string text, std::size_t width);
 std::size_t longest_word(const std::string& text);
 // Columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);
-// `text` filled up with spaces to `width`.
+// Fills `text` up with spaces to `width`.
 std::string padded(const std::string& text, std::size_t width, bool is_right_aligned);
 
 }  // namespace tracestep

@@ -25,7 +25,7 @@ struct Wanted {
   std::int64_t live = 0, most = 0;
 
   std::int64_t bytes() const { return elements * element_bytes; }
-  // True for the exact size, or that of a block that was rounded up.
+  // True if `size` is the exact one, or that of a block rounded up.
   bool is(std::int64_t size) const {
     return size == bytes() || size == (bytes() + kRounding - 1) / kRounding * kRounding;
   }
@@ -113,10 +113,10 @@ Table table_of_kinds(const std::vector<Wanted>& wanted, const ModelConfig& model
   return out;
 }
 
-// --- from what the file says
-// ----------------------------------------------------------------------
+// --- from what the file says ---------------------------------------------------------------------
 
-// True if the file names the purpose of its allocations, as snapshots of this program do.
+// True if the file names the purpose of its allocations, as parameters or activations; snapshots of
+// this program do.
 bool has_categories(const MemoryTrace& trace) {
   return std::ranges::any_of(trace.labels, [](const TraceLabel& label) {
     return label.category == "parameter" || label.category == "activation";
@@ -128,9 +128,9 @@ bool is_of_attention(const TraceLabel& label, std::string_view part) {
   return label.scope.ends_with(component) || label.scope.find(component + ".") != std::string::npos;
 }
 
-// Tensors of B·H·T² by the component that made them. Softmax takes over the storage of the scores
-// where it can, so what their product allocated is one of them; a cast beside the values is of
-// the attention weights.
+// True for tensors of B·H·T², by the component that made them. Softmax takes over the storage of
+// the scores where it can, so what their product allocated is one of them; a cast beside the values
+// is of the attention weights.
 bool is_of_scores(const TraceLabel& label) {
   return is_of_attention(label, scope::kSoftmax) ||
          (is_of_attention(label, scope::kScores) && label.op == "matmul") ||
@@ -141,7 +141,7 @@ bool is_of_mask(const TraceLabel& label) {
   return label.op == "le" && label.category != "workspace";
 }
 
-// "layers.2.attn.softmax" without its layer.
+// A scope without its layer: "attn.softmax" of "layers.2.attn.softmax".
 std::string component_of(const std::string& scope) {
   const std::size_t layer = layer_of(scope).size();
   return layer > 0 && layer < scope.size() ? scope.substr(layer + 1) : scope;
@@ -231,9 +231,9 @@ void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted
   if (std::ranges::any_of(trace.labels, is_copy)) out.weight_copies = Presence::kYes;
 }
 
-// --- from sizes alone
-// -----------------------------------------------------------------------------
-
+// --- from sizes alone ----------------------------------------------------------------------------
+// Says what is known by sizes alone: scores per layer, a mask, narrow copies of weights. What other
+// tensors of the same size may be is ambiguous.
 void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fingerprint& out) {
   std::int64_t narrow = 0, perhaps_narrow = 0;
   std::string others;  // tensors that may be taken for scores

@@ -31,7 +31,7 @@ class Maker {
     return (time_ns + run_.clock_to_unix_ns) / 1000;
   }
 
-  // Innermost first: the scope with the line that asked, the op, the phase, the program.
+  // A stack, innermost first: the scope with the line that asked, the op, the phase, the program.
   std::vector<SnapshotFrame> frames(const MappedBuffer& b) const {
     std::vector<SnapshotFrame> out;
     if (b.first == kNoNode) {
@@ -101,7 +101,7 @@ class Maker {
     }
   }
 
-  // The segments and blocks at the end, derived from the events.
+  // Derives the segments and blocks at the end from the events.
   void segments() {
     std::map<std::uint64_t, SnapshotSegment> segments;
     for (const MemoryEvent& e : run_.events) {
@@ -132,7 +132,7 @@ class Maker {
     }
   }
 
-  // A free block up to `address`, if there is room.
+  // Adds a free block up to `address`, if there is room.
   static void fill_up(SnapshotSegment& s, std::int64_t address) {
     const std::int64_t end =
         s.blocks.empty() ? s.address : s.blocks.back().address + s.blocks.back().bytes;

@@ -63,7 +63,7 @@ class TraceBuilder {
     }
   }
 
-  // The blocks of a segment lie side by side, in order of address.
+  // Adds the next block of a segment, whose blocks lie side by side, in order of address.
   void add(const Block& b) {
     if (b.is_active) blocks_.push_back({offset_, b.requested > 0 ? b.requested : b.bytes});
     offset_ = sum(offset_, b.bytes);

@@ -30,8 +30,8 @@ struct MemoryTrace {
   std::vector<TraceLabel> labels;
 };
 
-// Throws Error{kInput} for data in neither form, without events and blocks, or with addresses
-// beyond 64 bits.
+// Reads a snapshot. Throws Error{kInput} for data in neither form, without events and blocks, or
+// with addresses beyond 64 bits.
 MemoryTrace read_trace(std::string_view bytes, const std::string& where);
 // As read_trace(); also throws Error{kInput} for a file of more than 1 GiB.
 MemoryTrace read_trace_file(const std::filesystem::path& path);

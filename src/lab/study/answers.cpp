@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kMoreFlags[] = {"width", "attention_context", "mask", "saved",
                                            "warmup_study"};
 
-// `command` without the flags that say what to measure.
+// The command without the flags that say what to measure.
 std::string without_cells(std::string_view command) {
   std::string out;
   bool is_value = false;
@@ -201,7 +201,7 @@ std::optional<Standing> standing_of_step(std::span<const Table> tables, std::str
   return out;
 }
 
-// "clocks row 2; passes rows 1, 4"
+// Lists rows by table: "clocks row 2; passes rows 1, 4".
 std::string words_of(const std::vector<RowRef>& refs) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> by_table;
   for (const RowRef& ref : refs) {
@@ -217,8 +217,8 @@ std::string words_of(const std::vector<RowRef>& refs) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-// The checker's reasons against the worst rows of the answer: "Noisy: other programs kept cores
-// busy."; without reasons, just how they stand.
+// Says what the checker has against the worst rows of the answer: "Noisy: other programs kept cores
+// busy."; without reasons, just how those rows stand.
 Text doubt_of(const Answer& answer, std::span<const Table> tables) {
   std::set<std::string> reasons;
   for (const RowRef& ref : answer.worst) {
@@ -258,7 +258,7 @@ bool had_no_time(const Question& question, std::span<const Table> tables) {
   });
 }
 
-// The command on the device of the study, where that is not the usual one.
+// Adds the device of the study to the command, where it is not the usual one.
 std::string on_device(std::string_view command, std::span<const Table> tables) {
   const std::string usual = RunSpec().place.device;
   const auto cells = std::ranges::find(tables, "cells", &Table::name);
@@ -442,7 +442,7 @@ Json pieces_of(const Text& text) {
   return out;
 }
 
-// Rows of cells, the head first, each cell in pieces.
+// The answer's small table as JSON: rows of cells, the head first, each cell in pieces.
 Json lines_in_pieces(const Answer& answer) {
   Json out = Json::array();
   for (const std::vector<Text>& line : answer.lines) {

@@ -49,9 +49,9 @@ std::vector<StepCells> step_cells() {
 
 }  // namespace
 
-// Exact experiments need no time and come first, then those that others need, and what is cheap
-// before what is not: of larger models is what the others leave of the time. All that follow share
-// the time that one does not use. Profiles come last, since a profiler may slow what follows it.
+// The experiments in their order: exact ones, which need no time, those that others need, then
+// cheap before costly ones, as larger models get what others leave of the time. What one does not
+// use, all that follow share. Profiles are last, as a profiler may slow what follows it.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
       {"number formats", 0, 0, number_part},

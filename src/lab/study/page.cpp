@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::size_t kMostRows = 25;  // of a table in Markdown
 
-// "1.1.3 b: " before the question.
+// The question with the number of its part in front: "1.1.3 b: …".
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
 }
 
-// The sentence in bold, its charts, what stands behind it, its own table, and what it rests on.
+// Writes an answer: the sentence in bold, charts, what stands behind it, its table, its rows.
 std::string answer_part(const Prose& prose, const Answer& a, const std::string& charts) {
   std::string out = prose.paragraph({}, numbered(a));
   out += prose.paragraph(a.lead.words(), {});
@@ -55,7 +55,7 @@ std::size_t length_that_tells(const std::set<std::string>& names) {
   return kMost;
 }
 
-// Names of kernels are cut in the middle: those of templates have hundreds of letters.
+// Cuts names of kernels in the middle: those of templates have hundreds of letters.
 void cut_kernel_names(Table& table) {
   for (std::size_t i = 0; i < table.columns.size(); ++i) {
     const std::string& name = table.columns[i].name;
@@ -90,7 +90,7 @@ std::string short_words(const Answer& a) {
   return fmt::format("{}{}. {}", sign, a.lead.words(), a.more.words());
 }
 
-// The text of the page's first screen.
+// Writes the text of the page's first screen.
 std::string summary_page(const Prose& prose, const StudyReport& report, const Json& environment,
                          const std::string& charts) {
   std::string out, trust;

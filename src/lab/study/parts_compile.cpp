@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Naive attention in parts, with softmax as one kernel, and the latter compiled.
+// Ways to run attention: naive in parts, with softmax as one kernel, and the latter compiled.
 std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   AttentionSpec usual = sizes.attention;
@@ -18,8 +18,8 @@ std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   return product<AttentionSpec>({usual}, {attention_contexts(sizes.variant_contexts), ways});
 }
 
-// Starts come first, as many questions need them: one takes as long as its kernels take to compile,
-// and float64 longer than all else.
+// Measures starts, then errors. Starts come first, as many questions need them: one takes as long
+// as its kernels take to compile, and float64 longer than all else.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");
   const StudySizes& sizes = context.sizes;

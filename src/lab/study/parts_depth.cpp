@@ -23,8 +23,8 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// `alone`: forward of the same cell, without backward. Time lines, a row a kernel, are a page's
-// longest tables: only those of models that questions are about have one.
+// The section on a cell's memory. `alone`: its forward, without backward. Time lines, a row a
+// kernel, are a page's longest tables: only models that questions are about have one.
 StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, bool has_lines) {
   const std::string label = label_of(cell);
   StudySection out = section("memory-" + label, {});
@@ -50,8 +50,8 @@ StudySection profile_section(const ProfiledCell& cell) {
   return out;
 }
 
-// The cells that the questions need come first, in case the time runs out: the widest heads in both
-// forms, longest context first, then what is saved; the other widths after them, and bfloat16.
+// The cells of attention. Those that questions need come first, in case time runs out: the widest
+// heads in both forms, longest context first, then what is saved; last other widths and bfloat16.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   using S = AttentionSpec;
   const auto from_longest = [](std::vector<std::int64_t> contexts) {
@@ -117,7 +117,7 @@ Axis<AttentionSpec> attention_contexts(const std::vector<std::int64_t>& contexts
       contexts, [](AttentionSpec & spec) -> auto& { return spec.run.shape.context; });
 }
 
-// Bytes of the smallest model need no quiet machine and hardly any time: always.
+// Measures the smallest model's bytes, always: that needs no quiet machine and hardly any time.
 void first_memory_part(StudyContext& context) {
   for (const RunSpec& step : context.sizes.recorded) {
     if (is_of_first_model(context, step)) add_bytes(context, step, true);
@@ -207,8 +207,8 @@ void profile_part(StudyContext& context) {
 
 namespace {
 
-// The device's highest rate in matrix products of any format, since a form may multiply in another
-// one than its operands have. Measured again where a cell is above it: other work may have slowed
+// The device's highest rate in matrix products of any format, as a form may multiply in another one
+// than its operands have. It is measured again where a cell is above it: other work may have slowed
 // the first measurement.
 double attention_roof(StudyContext& context) {
   constexpr int kTries = 3;

@@ -89,7 +89,7 @@ std::vector<MemoryCell> planned_cells(StudyContext& context) {
   return cells;
 }
 
-// The largest allocation of each component, without leaves, which exist before the step.
+// A table of the largest allocation of each component, without leaves, which exist before the step.
 Table planned_components(std::span<const MemoryCell> cells) {
   Table table = component_table(
       cells, {.without = {Category::kParameter, Category::kInput, Category::kOptimizerState}});
@@ -138,7 +138,7 @@ Table graph_table() {
   return table;
 }
 
-// Contexts until far beyond the memory, and the first that does not fit buffer by buffer.
+// Predicts attention at contexts far beyond the memory, and the first that does not fit by buffer.
 std::vector<Table> attention_predictions(StudyContext& context) {
   Table table{.name = "attention_predicted", .title = "Attention at longer contexts, predicted"};
   table.columns = {int_column("width"),

@@ -23,8 +23,8 @@ struct Form {
   Parallel parallel;
 };
 
-// Forms in an order in which each saves or hides more than the one before; then the form that was
-// asked for, if it is none of these.
+// The forms of sharing a step, each of which saves or hides more than the one before; then the form
+// that was asked for, if it is none of these.
 std::vector<Form> forms_of(const Parallel& asked, std::int64_t gradient_bytes) {
   const Parallel plain{
       .ranks = asked.ranks, .tensor = asked.tensor, .divides_rows = asked.divides_rows};
@@ -64,7 +64,7 @@ struct FormOfRun {
   RunSpec run;
 };
 
-// The runs are one rank alone on the whole batch, then every form.
+// The runs of a step: one rank alone on the whole batch, then every form of sharing.
 std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& model,
                                BatchShape shape) {
   const Parallel& asked = context.sizes.parallel;

@@ -94,8 +94,8 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
   return section("validity", {std::move(table)});
 }
 
-// Rows of steps have the verdict of their step, or that of their table where it is worse: a table
-// of recorded shares has doubts of its own. A row about two steps has the worse of theirs.
+// Sets verdicts of rows: that of the row's step, or of its table where that is worse, as recorded
+// shares have doubts of their own. A row about two steps has the worse of theirs.
 void set_verdicts(StudyContext& context, const std::map<std::string, std::string>& by_step) {
   const auto worse = [](const std::string& a, const std::string& b) {
     return read_summary(a).worst > read_summary(b).worst ? a : b;
@@ -158,7 +158,7 @@ std::vector<ResultRow> add_judged_sections(StudyContext& context) {
 
 namespace {
 
-// The report as the results are now, which leaves the sections as they are.
+// Makes the report from the results as they are now; the sections stay as they are.
 StudyReport report_so_far(StudyContext& context) {
   std::vector<StudySection> gathered = context.sections;
   add_judged_sections(context);
@@ -189,8 +189,8 @@ int visits_of(const CellResult& cell) {
   return std::max(1, static_cast<int>(cell.visits.size()));
 }
 
-// How many visits of a step narrow the interval of its median: the interval of nine leaves the
-// least and the most out, that of fifteen three on each side. 0: it has as many.
+// How many more visits of a step narrow the interval of its median: that of nine leaves out the
+// least and the most, that of fifteen three on each side. 0: it has as many.
 Again again(CellResult& cell) {
   constexpr int kNarrower[] = {9, 15};
   constexpr double kSteps = 1.5 + kVisitSamples;  // warm-up, samples, weights
@@ -204,8 +204,8 @@ Again again(CellResult& cell) {
   return out;
 }
 
-// The steps whose noise marks answers: those of as many answers as there is time for, the cheapest
-// first.
+// Chooses the steps whose noise marks answers: those of as many answers as there is time for, the
+// cheapest first.
 std::map<std::string, Again> worth_more(StudyContext& context) {
   std::map<std::string, Again> all;
   for (auto& [key, cell] : context.steps) {
@@ -290,8 +290,8 @@ std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
   return out;
 }
 
-// Where rounds were asked for each cell has as many; a process that measures for another one does
-// not know the answers.
+// Visits noisy steps again. Not where a number of rounds was asked for, which each cell has, nor in
+// a process that measures for another one and does not know the answers.
 void more_rounds_part(StudyContext& context) {
   constexpr double kLeastSeconds = 3;  // answers to all questions take one
   const StudyMachine& machine = context.machine;

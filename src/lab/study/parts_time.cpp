@@ -88,7 +88,7 @@ Table granularity_table(const std::vector<CellResult>& cells) {
   return out;
 }
 
-// A whole step of each size and granularity, taken apart by the executor's own spans.
+// The section with a whole step of each size and granularity, by the executor's own spans.
 StudySection component_section(const std::vector<CellResult>& cells) {
   StudySection out = section("components", {});
   for (const CellResult& cell : cells) {
@@ -105,8 +105,8 @@ StudySection component_section(const std::vector<CellResult>& cells) {
   return out;
 }
 
-// Cells with what is asked of times first, and the interval by the name that stored studies give
-// it; the table "cells" shows the rest.
+// A table of cells with what is asked of times first, and the interval by the name that stored
+// studies give it; the table "cells" shows the rest.
 Table time_table(std::span<const CellResult> cells, std::string name, std::string title) {
   static const std::set<std::string_view> shown = {
       "status",       "median_ms", "min_ms",     "device_span_ms", "device_busy_ms",
@@ -149,7 +149,7 @@ void add_step_sections(StudyContext& context) {
       {time_table(context.measured(runs_in(context, "scaling")), "scaling", "Time per context")}));
 }
 
-// Each row is of a process of its own, which has computed nothing before.
+// Measures starts, each in a process of its own, which has computed nothing before.
 void warm_up_part(StudyContext& context) {
   constexpr int kSteps = 5;
   const RunSpec step =

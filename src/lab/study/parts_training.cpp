@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kShownSteps = 120;  // of a loss curve
 constexpr std::size_t kLastSteps = 20;    // the loss at the end is their mean
 
-// "1,178 files (5.35 MiB) of README.md, docs, src".
+// Says what is trained on: "1,178 files (5.35 MiB) of README.md, docs, src".
 std::string words_of_text(const StudyTraining& t) {
   return fmt::format("{} files ({}) of {}", grouped(t.file_count), format_bytes(t.text_bytes),
                      fmt::join(t.texts, ", "));
@@ -52,7 +52,7 @@ Table loss_table(const StudyTraining& t) {
   return table_of("training", "Loss during training", fields, shown);
 }
 
-// Generated text as a block of code, whatever it contains.
+// Writes generated text as a block of code, whatever it contains.
 std::string as_code(std::string text) {
   std::ranges::replace(text, '`', '\'');
   return "```text\n" + text + "\n```";

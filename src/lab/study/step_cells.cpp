@@ -153,8 +153,8 @@ double wanted_seconds(const StudyContext& context, const ModelConfig& model, Vis
   return seconds > 0 ? out : 0;
 }
 
-// Steps of these models are seconds long and few: they are visited once, with the samples of an
-// interval, before all others, which would leave no time for them.
+// True for models whose steps are seconds long and few: they are visited once, with the samples of
+// an interval, before all others, which would leave no time for them.
 bool is_precise_only(const StudySizes& sizes, const ModelConfig& model) {
   return std::ranges::none_of(
       sizes.models, [&](const ModelConfig& timed) { return is_same_model(timed, model); });

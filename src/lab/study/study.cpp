@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// Where models of one size have several vocabularies, their tables show them.
+// Shows vocabularies in tables where models of one size have several.
 void show_vocabularies(std::vector<StudySection>& sections) {
   const auto for_each_model = [&](auto&& visit) {
     for (StudySection& section : sections) {
@@ -48,7 +48,7 @@ Table reading_table(const std::vector<StudySection>& sections) {
   return table;
 }
 
-// A chart without rows, or with rows that nothing tells apart, is left out.
+// True if a chart can be drawn: one without rows, or whose rows nothing tells apart, cannot.
 bool can_draw(const Chart& chart, std::span<const Table> tables) {
   try {
     return !draw_chart(chart, tables).empty();

@@ -20,7 +20,7 @@ std::string text_in(const Json& environment, std::string_view name) {
   return value->is_string() ? value->as_string() : value->dump();
 }
 
-// "2026-11-22 22:13 UTC" of "2026-11-22T22:13:48Z".
+// The date of a study: "2026-11-22 22:13 UTC" of "2026-11-22T22:13:48Z".
 std::string date_of(const Json& environment) {
   const std::string date = text_in(environment, "date_utc");
   return date.size() < 16 ? date : date.substr(0, 10) + " " + date.substr(11, 5) + " UTC";

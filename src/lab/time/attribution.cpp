@@ -25,7 +25,7 @@ std::size_t at(Phase phase) {
   return static_cast<std::size_t>(phase);
 }
 
-// The time of nodes that run again in backward; shown to people in steps that have such nodes.
+// The column of nodes that run again in backward; shown to people in steps that have such nodes.
 Column recompute_column(bool is_there) {
   Column out = real_column("recompute_ms", "recompute", "ms", 3);
   out.data_only = !is_there;
@@ -57,7 +57,7 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
 struct Clocks {
   double span_ms, busy_ms, recorded_span_ms, interrupted_ms;
 
-  // nullopt: the kernels of the recorded step took longer than timed steps last.
+  // The gaps between kernels; nullopt: recorded kernels took longer than timed steps last.
   std::optional<double> gaps_ms() const {
     return busy_ms <= span_ms ? std::optional(span_ms - busy_ms) : std::nullopt;
   }
@@ -66,7 +66,7 @@ struct Clocks {
   }
   // The base of shares: the span, or the kernels' time if longer, so that shares add up to 100 %.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // The share of the span itself; nullopt where gaps_ms() is.
+  // The share of the span itself, 100 %; nullopt where gaps_ms() is.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }
@@ -82,7 +82,7 @@ Clocks clocks_of(const CellResult& result, double busy_ms) {
           result.interrupted_ms};
 }
 
-// The device counts energy of whole steps only: each row has its share of the span.
+// The column of energy, shared out by time: the device counts that of whole steps only.
 Column energy_column(bool is_there) {
   Column out = real_column("energy_j", "energy, by time", "J", kTwoDigits,
                            "modelled: that of the whole device for one step, shared out by time");

@@ -119,7 +119,7 @@ void set_communication(CellResult& out) {
   out.exposed_ms = std::max(0.0, out.device_span_ms - (out.device_busy_ms - *out.communication_ms));
 }
 
-// No more steps are recorded than were timed: one who asks for one long step does not wait for
+// Records steps, no more than were timed: one who asks for a single long step does not wait for
 // four.
 void record_steps(Measurement& measurement, CellResult& out) {
   const int timed = static_cast<int>(std::ssize(out.samples_ms));
@@ -151,7 +151,7 @@ void set_recorded(CellResult& out) {
   set_communication(out);
 }
 
-// The clocks, from the samples and the recorded steps of all visits.
+// Sets the clocks from the samples and the recorded steps of all visits.
 void set_clocks(CellResult& out) {
   if (out.samples_ms.empty()) return;
   out.wall_ms = median_of(out.samples_ms);
@@ -162,7 +162,7 @@ void set_clocks(CellResult& out) {
   if (!out.is_asynchronous) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
 }
 
-// The clock by which kernels are timed here. Profilers of GPUs have their own (lab/profile/run.h).
+// Names the clock that times kernels here. GPUs' profilers have their own (lab/profile/run.h).
 std::string instrument_of(Device& device) {
   if (!device.is_asynchronous()) return "the host's clock around each kernel";
   return fmt::format("events around each kernel, the device held, less {} ns for the events",
@@ -242,7 +242,7 @@ void measure(Device& device, const StopSignal* stop, const StepObserver& observe
   }
 }
 
-// The predictions, which are known even for a cell that ran out of memory.
+// Sets the predictions, which are known even for a cell that ran out of memory.
 void add_needs(const Device& device, CellResult& out) {
   if (out.predicted_peak_bytes != 0) return;
   const Program program = step_program(out.spec.step, device);

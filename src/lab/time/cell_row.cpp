@@ -34,7 +34,7 @@ struct CellRow {
 
 using R = const CellRow&;
 
-// A member of the result; empty in rows without numbers.
+// A getter of the result's member, which is empty in rows without numbers.
 template <class T>
 auto when_ok(T CellResult::*member) {
   return [member](R c) { return c.ok ? Json(c.r.*member) : Json(); };

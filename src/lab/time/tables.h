@@ -33,7 +33,7 @@ Table time_by_class(const CellResult& result);
 // Compares a cell with 0, 1, 2, 5 … warm-up steps, each from a fresh start, with the same number of
 // timed steps, so that deviations can be compared.
 
-// `rows`: rows of `bench`, each measured by its own process; rows of one cell follow each other.
+// The table of starts. `rows`: of `bench`, a process each; rows of one cell follow each other.
 Table warmup_table(std::span<const ResultRow> rows);
 
 // How many steps at the start of a sequence take longer than `factor` times the median of its

@@ -39,7 +39,7 @@ Field<Start> ms_at(const char* column, const char* title, const char* descriptio
           }};
 }
 
-// Everything that identifies the row; the number of warm-up steps under the name of its flag.
+// The row's key: what identifies it, and the number of warm-up steps by its flag's name.
 Json key_of(const Start& s) {
   const Json* run = s.row.parameters();
   if (run == nullptr) return {};

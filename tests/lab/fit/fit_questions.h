@@ -22,7 +22,7 @@ struct FitCase {
 // Registers the devices that run the answers; call it first.
 void register_fit_devices();
 
-// Models of one to eight layers; where several ranks share them, most fields are given already.
+// Draws a model of one to eight layers; where ranks share it, most fields are given already.
 FitCase random_case(std::mt19937& random);
 
 // Names what is wrong with the search's answer; empty: nothing. It must be within 2 % of the best

@@ -8,7 +8,7 @@
 namespace tracestep::testing {
 
 Json list(std::vector<double> values);
-// Nine samples, a tenth of `step` apart.
+// Returns nine samples around `center`, a tenth of `step` apart.
 std::vector<double> around(double center, double step = 0.01);
 
 // small, B = 4, T = 128, one step. P by hand: 2·10000·768 + 12·(4·768² + 3·768·3072 + 2·768) + 768.

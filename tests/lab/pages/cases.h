@@ -35,7 +35,7 @@ struct Case {
 // Returns the cases of all files.
 const std::vector<Case>& cases();
 
-// The machine and the others, each with the columns of the first row that has them.
+// Makes tables of the machine and the others, with the columns of the first row that has them.
 std::vector<Table> tables_of(const Case& c);
 
 }  // namespace tracestep::pages

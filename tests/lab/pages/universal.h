@@ -10,11 +10,11 @@ namespace tracestep::testing {
 // The words of the page itself, without what it quotes.
 std::string own_words(const Text& text);
 
-// The first word of many rows: "all", not "all kernels together", which are those of one step;
-// empty: there is none.
+// Finds the first word of many rows: "all", not "all kernels together", which are those of one
+// step; empty: there is none.
 std::string universal_in(std::string words);
 
-// "(a / a)": a row that is compared with itself.
+// True if a formula compares a row with itself: "(a / a)".
 bool compares_itself(const Text& text);
 
 }  // namespace tracestep::testing

@@ -8,7 +8,7 @@
 
 namespace tracestep::testing {
 
-// The fault of a reason from lab/report/evidence.cpp; empty when the tables bear it out.
+// Says what is wrong with a reason of lab/report/evidence.cpp; empty: the tables bear it out.
 std::string wrong_reason(const std::string& reason, std::span<const Table> tables);
 
 }  // namespace tracestep::testing

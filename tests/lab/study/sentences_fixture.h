@@ -23,19 +23,19 @@ using testing::small_study;
 class SentencesTest : public ::testing::Test {
  protected:
   void set(const std::string& cell, Json value) { cell_at(tables_, cell) = std::move(value); }
-  // As many samples as given, all of this time: exact.
+  // Sets a cell's samples: as many as given, all of this time, so that it is exact.
   void set_samples(const char* mode, double ms, std::size_t count) {
     set(fmt::format("cells[size small; mode {}; ops fused].samples_ms", mode),
         Json::Array(count, Json(ms)));
   }
-  // Samples that lie so far around this time, and what the checker says of them.
+  // Sets samples that lie so far around this time, and what the checker says of them.
   void set_noise(const std::string& row, double ms, double part) {
     Json::Array samples;
     for (int i = 0; i < 8; ++i) samples.push_back(ms * (i % 2 == 0 ? 1 - part : 1 + part));
     set(row + ".samples_ms", std::move(samples));
     set(row + ".verdict", "doubt: unsteady");
   }
-  // The first table whose name begins so.
+  // The first table whose name begins with `begin`.
   Table& table_like(std::string_view begin) {
     const auto found = std::ranges::find_if(
         tables_, [&](const Table& table) { return table.name.starts_with(begin); });

@@ -6,9 +6,9 @@
 
 namespace tracestep::testing {
 
-// With times that are set, not measured: forward 10 ms, with backward 30 ms, a step 35 ms;
-// primitive ops take 1.5 times as long, the larger size 8 times; all of them valid. Bytes, counts
-// and numbers are as measured.
+// The study with times that are set, not measured: forward 10 ms, with backward 30 ms, a step 35
+// ms; primitive ops take 1.5 times as long, the larger size 8 times; all of them valid. Bytes,
+// counts and numbers are as measured.
 const StudyReport& small_study();
 
 // The study with the times that were measured, and what the checker says of them.

@@ -22,9 +22,9 @@ constexpr Names kMpiNames[] = {
 constexpr const char *kSrunTasks = "SLURM_STEP_NUM_TASKS", *kSrunRank = "SLURM_PROCID",
                      *kSrunLocalRank = "SLURM_LOCALID", *kSrunHosts = "SLURM_STEP_NODELIST",
                      *kSrunJob = "SLURM_JOB_ID", *kSrunStep = "SLURM_STEP_ID";
-// Set by `srun --mpi=pmix`, through which MPI connects the processes.
+// The variable that `srun --mpi=pmix` sets, through which MPI connects the processes.
 constexpr const char* kPmixRank = "PMIX_RANK";
-// Below the ports that systems give to outgoing connections.
+// The ports of steps, below those that systems give to outgoing connections.
 constexpr int kFirstSrunPort = 20000, kSrunPorts = 10000;
 
 std::optional<int> number(std::string_view name, std::int64_t least, std::int64_t most) {
@@ -40,7 +40,7 @@ int needed(std::string_view name, std::int64_t least, std::int64_t most,
   return *out;
 }
 
-// Jobs and steps that share a host get ports of their own, but for one pair in ten thousand.
+// The port for a step: jobs and steps on a host share one only in one of ten thousand pairs.
 int port_of_step() {
   constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
   const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),

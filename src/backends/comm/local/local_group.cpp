@@ -147,7 +147,7 @@ class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
 
-  // The one that `rank` is in.
+  // The group of this kind that `rank` is in, made if it is not there yet.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
     const std::int64_t first = group.first_of(rank);
@@ -170,7 +170,7 @@ class Groups {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // `rank`: of the run.
+  // `rank` is the rank of the run.
   LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
       : groups_(std::move(groups)),
         group_(&groups_->of(rank, kind)),

@@ -32,7 +32,7 @@ class MpiWorld final : public Processes {
   // Messages to and from other ranks that are in progress at the same time.
   class Messages {
    public:
-    // `what`: their purpose, for the error about a rank that does not come.
+    // `what` is the messages' purpose, for the error about a rank that does not come.
     Messages(MpiWorld& world, const char* what) : world_(world), what_(what) {}
     void send(const void* bytes, std::size_t count, int to);
     void receive(void* bytes, std::size_t count, int from);

@@ -138,7 +138,7 @@ class NcclGroup final : public Communicator {
     stream_ = stream_of_lane_(lane);
     for (const auto& [kind, part] : parts_) part->use_lane(lane);
   }
-  // NCCL makes one launch of a batch's calls.
+  // Begins a batch, of whose calls NCCL makes one launch.
   void begin_batch() override { check(nccl_.group_start(), "ncclGroupStart"); }
   void end_batch() override { check(nccl_.group_end(), "ncclGroupEnd"); }
 

@@ -29,7 +29,7 @@ bool is_loopback(const in_addr& address) {
   return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// The first of its addresses; nullopt and `problem` for an unknown host.
+// The first address of a host; nullopt and `problem` if the host is unknown.
 std::optional<in_addr> resolve(const std::string& host, std::string& problem) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
@@ -64,13 +64,13 @@ bool binds(const Connection& to, const in_addr& host, int port) {
   return ::bind(to.socket(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Messages are small and waited for.
+// Lets messages go at once, as they are small and waited for.
 void send_at_once(const Connection& connection) {
   const int on = 1;
   ::setsockopt(connection.socket(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// At least 0, and no more than poll() takes.
+// The time left for poll(): at least 0, and no more than poll() takes.
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostFileBytes = 4096;
 
-// 64 hexadecimal digits, with space between them as `od` writes it; nullopt for all else.
+// Reads 64 hexadecimal digits, with space as `od` puts it between them; nullopt for all else.
 std::optional<Secret> secret_of(const std::string& text) {
   Secret out{};
   std::size_t bytes = 0;

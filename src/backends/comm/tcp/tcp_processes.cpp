@@ -93,7 +93,7 @@ class TcpProcesses final : public Processes {
  private:
   enum class Limit { kTimeout, kNone };
 
-  // A second thread waits here until the first one has written its line and ended the process.
+  // Writes the line, tells the others, ends the process. A second thread waits here until then.
   [[noreturn]] void write_and_end(const std::string& line, int status) {
     ending_.lock();
     std::fputs((message_line(line) + "\n").c_str(), stderr);
@@ -226,7 +226,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // The launcher, if it is still there, knows better what happened, and ends this process.
+  // Ends the processes for a lost peer, unless the launcher does so first, which knows why.
   [[noreturn]] void lost(std::size_t peer) {
     std::this_thread::sleep_for(kPatience);
     write_and_end(fmt::format("tracestep: [rank {}] it ended without a word", rank_of(peer)),

@@ -92,7 +92,7 @@ struct AttentionBackward {
   void* workspace = nullptr;  // attention_backward_workspace(shape) bytes, 256-byte aligned
 };
 
-// Pure functions of the shape and of whether the device is Hopper, so that peaks are predictable.
+// The workspace in bytes, by shape and kind of device alone, so that peaks are predictable.
 std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper);
 std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper);
 
@@ -101,8 +101,8 @@ std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_h
 // a width at which they cannot all be.
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
-// The family is chosen by the call's addresses and strides, unless the shape names kHopper: then
-// the caller knows that choose_family() says so.
+// Run attention by the family that the call's addresses and strides choose, unless the shape names
+// kHopper: then the caller knows that choose_family() says so.
 //
 // Enqueue on `stream` without allocating or waiting; return the CUDA status of the launch. The
 // caller must reject bad shapes (width > 256, negative sizes); empty tensors are allowed.

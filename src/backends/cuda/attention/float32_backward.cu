@@ -4,7 +4,7 @@
 
 namespace tracestep::cuda::portable {
 
-// Numbers and lists as in portable_dispatch.cuh: the kernel for dQ, then those for dK and dV.
+// Launches the kernel for dQ, then those for dK and dV, chosen as in portable_dispatch.cuh.
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream) {
   constexpr auto kKeysValues = Gradient::kKeysValues, kQueries = Gradient::kQueries,

@@ -33,7 +33,7 @@ class CopiedRows {
     before_.target_width = width_;
   }
 
-  // These replace a tensor with the rows of q, or of k, by its copy `place` (AttentionWorkspace).
+  // Replace a tensor with the rows of q, or of k, by its copy `place` (AttentionWorkspace).
   void queries(const void*& data, AttentionStrides& strides, int place) {
     read(data, strides, place, shape_.heads, shape_.queries);
   }
@@ -56,7 +56,7 @@ class CopiedRows {
   }
 
  private:
-  // Dense, heads beside each other if they are so in the tensor.
+  // The strides of a dense copy; heads lie beside each other if they do so in the tensor.
   AttentionStrides dense(const AttentionStrides& like, int heads, int rows) const {
     const std::int64_t all = std::int64_t{heads} * rows * width_;
     if (like.head < like.row) return {all, width_, std::int64_t{heads} * width_};

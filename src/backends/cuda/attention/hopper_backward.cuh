@@ -69,7 +69,7 @@ class BackwardConsumer {
   }
 
  private:
-  // Index in the warpgroup; read from %tid each time, which saves a register.
+  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -84,7 +84,7 @@ class BackwardConsumer {
   __device__ __forceinline__ void release_block(int barrier) {
     barrier_arrive(shared_ + barrier);
   }
-  // S' = K Q', of the block of Q at `ring`.
+  // Starts S' = K Q', of the block of Q at `ring`.
   __device__ __forceinline__ void multiply_scores(const Ring<Traits::kQStages>& ring) {
     barrier_wait(shared_ + Layout::kQFull + 8 * ring.stage, ring.parity);
     const std::uint64_t k =
@@ -97,7 +97,7 @@ class BackwardConsumer {
       Wgmma<T, kM>::template ss<0, 0>(s_, k + K::along_step(i), q + Q::along_step(i), i > 0);
     wgmma_commit();
   }
-  // dP' = V dO'.
+  // Starts dP' = V dO'.
   __device__ __forceinline__ void multiply_dp() {
     barrier_wait(shared_ + Layout::kDOFull + 8 * buffer(), static_cast<unsigned>(done_ / 2 & 1));
     const std::uint64_t v =
@@ -126,7 +126,7 @@ class BackwardConsumer {
       Wgmma<T, kD>::template rs<1>(dk_, ds16_ + 4 * i, q + Q::down_step(i), 1);
     wgmma_commit();
   }
-  // dQ = dS K over all keys of the block; both operands lie across their rows.
+  // Starts dQ = dS K over all keys of the block; both operands lie across their rows.
   __device__ __forceinline__ void multiply_dq() {
     const std::uint64_t ds =
         DS::down_rows(recomputed(shared_) + Layout::kDS + buffer() * DS::kBytes +
@@ -159,7 +159,7 @@ class BackwardConsumer {
                              shared_ + Layout::kDocumentEnds + group_ * 256, thread());
   }
 
-  // P' = exp2(scale S' - LSE)
+  // Computes P' = exp2(scale S' - LSE).
   __device__ __forceinline__ void exponentiate() {
     const std::uint32_t lse =
         shared_ + Layout::kLse + ring_q_.stage * Layout::kRowBytes + thread() % 4 * 8;
@@ -177,7 +177,7 @@ class BackwardConsumer {
     p16_[2 * j] = pack<T>(s_[4 * j], s_[4 * j + 1]);
     p16_[2 * j + 1] = pack<T>(s_[4 * j + 2], s_[4 * j + 3]);
   }
-  // dS' = P' (dP' - delta)
+  // Computes dS' = P' (dP' - delta).
   __device__ __forceinline__ void differentiate() {
     const std::uint32_t delta =
         shared_ + Layout::kDelta + buffer() * Layout::kRowBytes + thread() % 4 * 8;
@@ -191,7 +191,7 @@ class BackwardConsumer {
           pack<T>(s_[4 * j + 2] * (dp_[4 * j + 2] - d.x), s_[4 * j + 3] * (dp_[4 * j + 3] - d.y));
     }
   }
-  // P' and dS' from the tangents of capped scores: dS' = P' (1 - t^2) (dP' - delta).
+  // Computes P' and dS' from the tangents of capped scores: dS' = P' (1 - t^2) (dP' - delta).
   __device__ __forceinline__ void differentiate_tangents() {
     const std::uint32_t lse =
         shared_ + Layout::kLse + ring_q_.stage * Layout::kRowBytes + thread() % 4 * 8;
@@ -225,7 +225,7 @@ class BackwardConsumer {
   static __device__ __forceinline__ int previous(int stage) {
     return stage == 0 ? Traits::kQStages - 1 : stage - 1;
   }
-  // Two buffers of dO and two of dS alternate, and so do the phases of the barrier below.
+  // Which buffer of dO and of dS is in use: the two alternate, as do phases of the barrier below.
   __device__ __forceinline__ int buffer() const {
     static_assert(Traits::kDOStages == 2);
     return done_ & 1;
@@ -310,7 +310,7 @@ class BackwardConsumer {
       }
     }
   }
-  // The blocks of a cluster have walked queries of their own: the first sums dK up, the second dV.
+  // Sums over the blocks of a cluster, which had queries of their own: the first dK, the second dV.
   __device__ __forceinline__ void sum_parts() {
     constexpr int kKeys = Layout::kPart, kValues = kKeys + Layout::kPartBytes;
     const int rank = cluster_rank();

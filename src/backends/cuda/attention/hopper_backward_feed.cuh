@@ -143,14 +143,14 @@ struct BackwardTile {
   }
 
  private:
-  // Heads come one after the other. Causal: the first keys are seen by most queries and go first.
-  // In ordered mode a block waits for that of the next keys, so there the last keys go first.
+  // Takes block x, heads one after the other. Causal: the first keys are seen by most, so go first.
+  // In ordered mode a block waits for that of the next keys: there the last keys go first.
   __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
     const int place = x % p.key_blocks;
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
     head_of_all = x / p.key_blocks;
   }
-  // The blocks of a section of heads come one after the other, those that most queries see first:
+  // Takes block x of sections of heads, one after the other, those that most queries see first:
   // where heads share keys they are long and few, and a long one must not be the last. In ordered
   // mode a block waits for that of the keys before.
   __device__ __forceinline__ void take_from_section(const BackwardParameters& p, int x) {
@@ -188,7 +188,7 @@ struct BackwardWalk {
     const int distance = Traits::kGrouped ? p.parts : 1;
     block += goes_down(tile) ? -distance : distance;
   }
-  // The head of queries whose turn it is, of those that follow the head of keys `head`.
+  // The head of queries that comes now, of those that share the head of keys `head`.
   __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
     return Traits::kGrouped ? head * p.group + member : head;
   }
@@ -266,7 +266,7 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   }
 }
 
-// --- two threads add dQ to the sums, every second step each --------------------------------------
+// --- two threads add dQ to the sums, every second step each, in the order of turns ---------------
 __device__ __forceinline__ int load_acquire(const int* address) {
   int x;
   asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
@@ -276,15 +276,15 @@ __device__ __forceinline__ void add_release(int* address) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
 }
 
-// Waits for a turn at dQ, and no longer than some seconds: bounds that contradict each other may
-// name turns that never come, and must not hang the device.
+// Waits until `wanted` blocks have added to dQ, and no longer than some seconds: bounds that
+// contradict each other may name turns that never come, and must not hang the device.
 __device__ __forceinline__ void wait_for_turn(const int* turn, int wanted) {
   constexpr int kMostPolls = 1 << 22;
   for (int i = 0; i < kMostPolls && load_acquire(turn) < wanted; ++i) {
   }
 }
 
-// While one thread waits for its addition to be complete, the other makes the next one.
+// Adds dQ of every second step to the sums: as one thread waits for that, the other adds the next.
 template <class Traits>
 __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
                                               int which) {

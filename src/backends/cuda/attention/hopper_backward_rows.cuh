@@ -26,7 +26,7 @@ struct BackwardRows {
   float scale;
 };
 
-// Row `row` of this block's head, in elements.
+// Where row `row` of this block's head begins, in elements.
 __device__ __forceinline__ std::int64_t row_offset(const AttentionStrides& strides, int head_of_all,
                                                    int heads, int row) {
   return head_of_all / heads * strides.batch + head_of_all % heads * strides.head +
@@ -42,7 +42,7 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
   return sum;
 }
 
-// 64 rows per block, 16 lanes of 8 elements (twice where the head is wider than 128) per row.
+// Makes delta and LSE of 64 rows per block, 16 lanes of 8 elements (twice if width > 128) per row.
 template <class T>
 __global__ void __launch_bounds__(256)
     prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// 64 rows per block of 128 threads, which stand for the warpgroup whose fragments were summed.
+// Rounds dQ of 64 rows; the block's threads stand for the warpgroup whose fragments were summed.
 template <class T, int kD>
 __global__ void __launch_bounds__(128)
     finish_attention_backward_kernel(Predecessors before, const BackwardRows p) {

@@ -63,7 +63,7 @@ class ForwardConsumer {
 
  private:
   using BlockRing = Ring<Traits::kStages>;
-  // Index in the warpgroup; read from %tid each time, which saves a register.
+  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -180,7 +180,7 @@ class ForwardConsumer {
     free_v();
   }
 
-  // The scores of `block` are multiplied, then, while their softmax is taken, P V of the block
+  // Multiplies the scores of `block`, then, while their softmax is taken, P V of the block
   // before.
   __device__ __forceinline__ void step_overlapped(int block, int first_row) {
     const BlockRing next = next_block();

@@ -149,7 +149,7 @@ __device__ __forceinline__ int key_distance(const ForwardParameters& p) {
   return Traits::kDivided ? p.parts : 1;
 }
 
-// --- the producer: one thread of a team ----------------------------------------------------------
+// --- the producer, one thread of a team: loads Q, K and V of tiles until there are no more -------
 template <class Traits>
 __device__ __forceinline__ void produce_forward(const ForwardParameters& p, std::uint32_t shared,
                                                 int team) {

@@ -19,7 +19,7 @@ struct MapEncoder {
   const AttentionShape& shape;
   cudaError_t status = cudaSuccess;
 
-  // These map a tensor with the rows of q, or of k, in boxes of box_rows rows and a panel's
+  // Make the map of a tensor with the rows of q, or of k, in boxes of box_rows rows and a panel's
   // columns.
   void queries(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
     encode(map, data, strides, shape.heads, shape.queries, box_rows);
@@ -62,7 +62,7 @@ inline float scale_log2(const AttentionShape& shape) {
   return (shape.cap > 0 ? shape.cap : shape.scale) * 1.44269504F;
 }
 
-// The sizes of a call, its tiles of `rows` queries and their order.
+// Sets the sizes of a call, its tiles of `rows` queries and their order.
 inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_section,
                          ForwardParameters& p) {
   p.queries = shape.queries;
@@ -79,7 +79,7 @@ inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_sec
   p.section_heads = heads_of_section;
 }
 
-// `counter`: 4 bytes of scratch for handing out tiles as multiprocessors come free, or null.
+// Launches forward. `counter`: 4 bytes of scratch to hand out tiles as blocks come free, or null.
 template <class Traits>
 cudaError_t launch_hopper_forward(const AttentionForward& call, int* counter,
                                   const LaunchStream& stream) {
@@ -246,7 +246,7 @@ cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRow
   return launch_kernel(stream, {static_cast<unsigned>(p.tiles), 384, Layout::kBytes}, kernel, p);
 }
 
-// The kernel for dQ takes documents as any windowed one does.
+// Launches backward's kernels; that for dQ takes documents as any windowed one does.
 template <class Traits, class OfQueries = Traits>
 cudaError_t launch_hopper_wide_backward(const AttentionBackward& call, const LaunchStream& stream) {
   BackwardRows rows = backward_rows(call);

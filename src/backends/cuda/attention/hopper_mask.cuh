@@ -49,8 +49,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   }
 }
 
-// As mask_scores(), of transposed scores [64 keys][kM queries]. `distance`: keys from the last one
-// that the first query sees to the first one here; `keys_left`: the keys from the first one on.
+// Hides transposed scores [64 keys][kM queries], as mask_scores() does. `distance`: keys from the
+// last one that the first query sees to the first one here; `keys_left`: keys from that one on.
 template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
                                                 int window, int thread) {

@@ -18,8 +18,8 @@ inline int equal_sections(int heads, std::int64_t most) {
   return (heads + sections - 1) / sections;
 }
 
-// Heads of a section, for the order of tiles. The larger, the better short tiles fill the end,
-// as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
+// How many heads a section has, for the order of tiles. The larger, the better short tiles fill the
+// end, as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
 // again; where rows are few, the tiles' own Q and O take much of it.
 inline int section_heads(const AttentionShape& shape) {
   const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
@@ -59,7 +59,7 @@ inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks)
   return {equal_sections(heads, 2 * most / key_blocks), 0};
 }
 
-// Blocks of a cluster that divide the queries of one block of keys: as many as leave no
+// How many blocks of a cluster divide the queries of a block of keys: as many as leave no
 // multiprocessor idle, and twice as many under a causal mask, where the longest decides, if that is
 // two, or if walks are long and seldom wait for their turn at dQ. A part has at least four steps,
 // without which summing up costs more than it gains.

@@ -8,7 +8,7 @@
 
 namespace tracestep::cuda {
 
-// Rows of accumulators times factors.
+// Multiplies the rows of accumulators by factors.
 template <int K>
 __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[2]) {
 #pragma unroll
@@ -17,7 +17,7 @@ __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[
 
 class RowSoftmax {
  public:
-  // Begins with a block: s becomes exp(scale s - scale max s).
+  // Begins rows with a block: s becomes exp(scale s - scale max s).
   template <int K>
   __device__ __forceinline__ void begin(float (&s)[K], float scale_log2) {
 #pragma unroll
@@ -26,7 +26,7 @@ class RowSoftmax {
     row_sums(s, sum_[0], sum_[1]);
   }
 
-  // Begins where no block is seen at all.
+  // Begins rows where no block is seen at all.
   __device__ __forceinline__ void begin_empty() {
     maximum_[0] = maximum_[1] = -INFINITY;
     sum_[0] = sum_[1] = 0;
@@ -65,7 +65,7 @@ class RowSoftmax {
     return grows;
   }
 
-  // Factors that finish the rows of the numerator, and the natural log-sum-exp.
+  // Sets the factors that finish the rows of the numerator, and the natural log-sum-exp.
   __device__ __forceinline__ void end(float (&factor)[2], float (&lse)[2], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

@@ -27,12 +27,12 @@ struct Tile {
   // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
   // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // An address may name a block of its cluster above these 18 bits, which a descriptor must not
-  // have.
+  // The address as a descriptor has it: without what names a block of the cluster, above 18
+  // bits.
   static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
     return (address & 0x3FFFF) >> 4;
   }
-  // The product's K axis runs along a row, or down the rows.
+  // The descriptor of an operand whose K axis runs along a row, or down the rows.
   static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
            place(address);
@@ -41,7 +41,7 @@ struct Tile {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
            (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
-  // Added to a descriptor, this leads to the step-th 16 columns (along) or 16 rows (down).
+  // What leads a descriptor to the step-th 16 columns (along) or 16 rows (down), when added to it.
   static constexpr int along_step(int step) {
     return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
   }
@@ -55,8 +55,8 @@ struct Tile {
   }
 };
 
-// Rows of a head to a tile, which counts its bytes on `barrier`, and 64 rows of a tile back: a box
-// of the tensor for each panel.
+// Copy rows of a head to a tile, which counts its bytes on `barrier`, and 64 rows of a tile back: a
+// box of the tensor for each panel.
 template <class TileOf>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const CUtensorMap* map,
                                           std::uint32_t barrier, int row, int head, int batch) {
@@ -72,7 +72,7 @@ __device__ __forceinline__ void store_tile(const CUtensorMap* map, std::uint32_t
     store_box(map, tile + i * TileOf::kPanelBytes, i * TileOf::kColumns, row, head, batch);
 }
 
-// 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, into rows row0.. of a tile.
+// Stores 64 x (8 kChunks) accumulators of a warpgroup, rounded to T, to rows row0.. of a tile.
 template <class T, class TileOf, int kChunks, int K>
 __device__ __forceinline__ void store_fragment(std::uint32_t tile, const float (&d)[K], int row0,
                                                int thread) {

@@ -120,7 +120,7 @@ class WideKeysConsumer {
     wgmma_commit();
   }
 
-  // The scores of this step are there; the sum of the step before may be in flight.
+  // Takes a step, whose scores are there; the sum of the step before may be in flight.
   __device__ __forceinline__ void step(const BackwardTile<Traits>& tile, BackwardWalk<Traits>& walk,
                                        bool is_first) {
     pin(s_);
@@ -150,8 +150,8 @@ class WideKeysConsumer {
   __device__ __forceinline__ std::uint32_t fragment(int j) const {
     return shared_ + Layout::kP + ring_.stage * Layout::kPBytes + (j * 128 + thread_) * 16;
   }
-  // P' = exp2(scale S' - LSE), for the other warpgroup too, which gets P' (1 - t^2) if scores are
-  // capped.
+  // Computes P' = exp2(scale S' - LSE), for the other warpgroup too, which gets P' (1 - t^2) if
+  // scores are capped.
   __device__ __forceinline__ void exponentiate(int distance, int keys_left) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
     mask_transposed<Traits, kM>(s_, distance, keys_left, p_.window, thread_);
@@ -175,7 +175,7 @@ class WideKeysConsumer {
     }
     barrier_arrive(shared_ + Layout::kPFull + 8 * ring_.stage);
   }
-  // dS' = P' (dP' - delta)
+  // Computes dS' = P' (dP' - delta).
   __device__ __forceinline__ void differentiate() {
     barrier_wait(shared_ + Layout::kPFull + 8 * ring_.stage, ring_.parity);
     const std::uint32_t delta =
@@ -193,7 +193,7 @@ class WideKeysConsumer {
     barrier_arrive(shared_ + Layout::kPEmpty + 8 * ring_.stage);
   }
 
-  // Through the tile of keys, which only this warpgroup has read.
+  // Stores the sum through the tile of keys, which only this warpgroup has read.
   __device__ __forceinline__ void finish(const BackwardTile<Traits>& tile) {
     const float factor = kValues ? 1.0F : p_.scale;
 #pragma unroll

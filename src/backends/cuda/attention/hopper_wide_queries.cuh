@@ -34,7 +34,7 @@ struct WideQueriesLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// --- the producer: one thread --------------------------------------------------------------------
+// --- the producer: one thread loads Q and dO, then the blocks of K and V that rows see -----------
 template <class Traits>
 __device__ __forceinline__ void produce_wide_queries(const WideQueriesParameters& p,
                                                      std::uint32_t shared,
@@ -80,7 +80,7 @@ class WideQueriesConsumer {
                                                  std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
-  // Both warpgroups walk the blocks of keys that either sees.
+  // Makes the tile's dQ. Both warpgroups walk the blocks of keys that either sees.
   __device__ __forceinline__ void run(const ForwardTile& tile) {
     const int first_row = tile.row + group_ * 64;
     const int blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kRows, p_.queries) - 1);
@@ -118,7 +118,7 @@ class WideQueriesConsumer {
   }
 
  private:
-  // Index in the warpgroup; read from %tid each time, which saves a register.
+  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -154,8 +154,8 @@ class WideQueriesConsumer {
     wgmma_commit();
   }
 
-  // dS = P (dP - delta), P = exp2(scale S - LSE), times 1 - t^2 if capped. The scores are there; in
-  // flight: dQ of the block before, whose K is free then, and dP.
+  // Computes dS = P (dP - delta), P = exp2(scale S - LSE), times 1 - t^2 if capped. The scores are
+  // there; in flight: dQ of the block before, whose K is free then, and dP.
   template <bool kFirst>
   __device__ __forceinline__ void differentiate(int first_row, int block) {
     pin(s_);

@@ -15,7 +15,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
 
 // --- copies from global to shared memory ------------------------------------------------------
 
-// 16 bytes, of which the first `bytes` are read and the others become zero. Both 16-byte aligned.
+// Copies 16 bytes, of which the first `bytes` are read, the others become zero; 16-byte aligned.
 __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
@@ -58,14 +58,14 @@ __device__ __forceinline__ float2 load_shared_pair(std::uint32_t from) {
 
 // --- tensor cores -----------------------------------------------------------------------------
 
-// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+// Loads four 8x8 matrices of 16-bit elements; lane l has the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(from));
 }
 
-// As load_matrices(), with each matrix transposed.
+// Loads matrices as load_matrices() does, each transposed.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
                                                          std::uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -73,8 +73,8 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
                : "r"(from));
 }
 
-// d[16, 8] += a[16, 16] b[16, 8], sums in float32. Lane l holds, with g = l / 4 and t = l % 4:
-// a: (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), two columns each; b: (2t, g), (2t+8, g), two rows
+// Adds d[16, 8] += a[16, 16] b[16, 8] in float32. Lane l holds, with g = l / 4 and t = l % 4: a:
+// (g, 2t), (g+8, 2t), (g, 2t+8), (g+8, 2t+8), two columns each; b: (2t, g), (2t+8, g), two rows
 // each; d: (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1).
 template <class E>
 __device__ __forceinline__ void multiply(float (&d)[4], const std::uint32_t (&a)[4],
@@ -98,7 +98,7 @@ __device__ __forceinline__ void multiply<F16>(float (&d)[4], const std::uint32_t
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two numbers in one register, the first in the low half.
+// Rounds two numbers into one register, the first in the low half.
 template <class E>
 __device__ __forceinline__ std::uint32_t pack(float first, float second);
 template <>
@@ -178,8 +178,8 @@ struct LaneOffsets {
     columns_chunk = static_cast<std::uint32_t>((lane >> 3 & 1) ^ Layout::swizzle(column)) << 4;
   }
 
-  // These offsets, which the compiler takes for new ones in every step of a loop: what is computed
-  // from them does not occupy registers across the loop. Steps stay below 2^30.
+  // The same offsets, which the compiler takes for new ones in every step of a loop: what is
+  // computed from them does not occupy registers across the loop. Steps stay below 2^30.
   __device__ __forceinline__ LaneOffsets in(int step) const {
     LaneOffsets offsets = *this;
     offsets.rows_chunk += static_cast<std::uint32_t>(step) >> 30 << 24;

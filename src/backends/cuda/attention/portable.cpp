@@ -150,7 +150,7 @@ bool is_empty(const AttentionShape& shape) {
   return batch_heads(shape) == 0 || shape.width == 0 || (shape.queries == 0 && shape.keys == 0);
 }
 
-// Everything but the operands, which come as they are or in parts. `heads`: of what is resident.
+// Sets all but the operands, which come as they are or in parts. `heads`: of what is resident.
 void set_backward_params(BackwardParams& params, const AttentionShape& shape, int heads,
                          const StatsPieces& stats) {
   params.lse2 = stats.lse2;

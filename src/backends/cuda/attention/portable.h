@@ -7,14 +7,14 @@
 
 namespace tracestep::cuda {
 
-// Attention of 16-bit operands.
+// Run attention of 16-bit operands.
 cudaError_t portable_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t portable_backward(const AttentionBackward& call, cudaStream_t stream);
 
-// float32 operands. Each is multiplied by a power of two of its head and stored as float16: in two
-// parts whose sum carries 22 bits (kSplit3: three products, about float32 accuracy, relative to the
-// largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). Most of
-// the workspace is the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
+// Run attention of float32 operands. Each is multiplied by a power of two of its head and stored as
+// float16: in two parts whose sum carries 22 bits (kSplit3: three products, about float32 accuracy,
+// relative to the largest element of a head), or in one (kTF32: TF32's 10 bits of mantissa). Most
+// of the workspace is the parts: 4 or 2 bytes an element of q, k, v and, backward, dO.
 cudaError_t float32_forward(const AttentionForward& call, cudaStream_t stream);
 cudaError_t float32_backward(const AttentionBackward& call, cudaStream_t stream);
 

@@ -75,7 +75,7 @@ class BackwardWarp {
     return memory_ + Shared::kOwnStats;
   }
 
-  // --- loads -------------------------------------------------------------------------------------
+  // --- loads: the block's own rows once, then stage by stage rows that pass by -------------------
   __device__ __forceinline__ void load_resident() {
     load_tile<kD, Traits::kRows, Traits::kThreads, kParts>(
         memory_, head_start<T>(p_.x, tile_.batch, tile_.head), p_.x, tile_.first, p_.width,
@@ -117,7 +117,7 @@ class BackwardWarp {
     }
   }
 
-  // --- one head that passes by -------------------------------------------------------------------
+  // --- one head that passes by, in stages of kN rows ---------------------------------------------
   __device__ __forceinline__ void walk_head() {
 #pragma unroll 1
     for (int step = 0; step < tile_.steps; ++step) {
@@ -178,7 +178,7 @@ class BackwardWarp {
     }
   }
 
-  // lse2 and delta of the lane's own queries.
+  // Loads lse2 and delta of the lane's own queries.
   __device__ __forceinline__ void load_own(float2 (&own)[kMT][2]) const {
 #pragma unroll
     for (int i = 0; i < 2 * kMT; ++i) {
@@ -205,7 +205,7 @@ class BackwardWarp {
     return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
-  // Scores become probabilities, 2^kShift times their size.
+  // Turns scores into probabilities, 2^kShift times their size.
   __device__ __forceinline__ void exponentiate(Scores& s, const Passing& y,
                                                const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -230,8 +230,8 @@ class BackwardWarp {
     }
   }
 
-  // Keys after the last, and those that a query must not see, get probability 0. (Queries after the
-  // last: lse2 is infinite there.)
+  // Gives keys after the last, and those that a query must not see, probability 0. (Queries after
+  // the last: lse2 is infinite there.)
   __device__ __forceinline__ void mask(Scores& s, const Passing& y) const {
     if (!tile_.hides_any(p_, warp_first_, y.row)) return;
     const int g = lane_ >> 2, t = lane_ & 3;
@@ -260,7 +260,7 @@ class BackwardWarp {
     }
   }
 
-  // dS = P (dP - delta), in place of dP.
+  // Computes dS = P (dP - delta), in place of dP.
   __device__ __forceinline__ void differentiate(Scores& ds, const Scores& s, const Passing& y,
                                                 const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -296,7 +296,7 @@ class BackwardWarp {
   }
 
   // --- the second products -----------------------------------------------------------------------
-  // dV += P' dO, or P to the other warp of the pair.
+  // Adds dV += P' dO, or passes P on to the other warp of the pair.
   __device__ __forceinline__ void give_values(const Scores& s, const Passing& y,
                                               const Lanes& lanes) {
     if constexpr (kShare == 1) {
@@ -306,7 +306,7 @@ class BackwardWarp {
     }
   }
 
-  // The gradient of x += dS Y, or dS to the other warp of the pair.
+  // Adds dS Y to the gradient of x, or passes dS on to the other warp of the pair.
   __device__ __forceinline__ void give_gradient(const Scores& ds, const Passing& y,
                                                 const Lanes& lanes) {
     if constexpr (kShare == 1) {
@@ -345,7 +345,7 @@ class BackwardWarp {
     }
   }
 
-  // The warp's half of the columns, from the P and dS of both warps.
+  // Adds the products of the warp's half of the columns, from the P and dS of both warps.
   __device__ __forceinline__ void add_exchanged(const Passing& y, const Lanes& lanes) {
     synchronize_pair(group_);  // read below, written again after the next barrier of the block
     if constexpr (kValues) {
@@ -358,7 +358,7 @@ class BackwardWarp {
     }
   }
 
-  // --- results -----------------------------------------------------------------------------------
+  // --- results: sums are scaled and stored ------------------------------------------------------
   __device__ __forceinline__ void finish() {
     // It is computed again, as registers were scarce until here.
     const BackwardScaling scaling = find_scaling<T, Traits::kGradient>(p_, tile_.batch_head);

@@ -24,7 +24,7 @@ cudaError_t forward_of_width(int width, const ForwardParams& params, cudaStream_
   }
 }
 
-// The kernel for dQ, then that for dK and dV.
+// Launches the kernel for dQ, then that for dK and dV.
 template <class E>
 cudaError_t backward_of_width(int width, const BackwardParams& keys, const BackwardParams& queries,
                               cudaStream_t stream) {

@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
                                      q_rows, lane);
 }
 
-// More than 48 KiB of shared memory must be asked for, once for each kernel and device.
+// Asks for shared memory beyond 48 KiB, as must be done once for each kernel and device.
 template <auto kKernel>
 cudaError_t allow_shared(int bytes) {
   static std::atomic<std::uint64_t> allowed{0};  // one bit a device

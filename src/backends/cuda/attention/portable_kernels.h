@@ -11,13 +11,13 @@ namespace tracestep::cuda::portable {
 inline constexpr int kLeastSharedMemory = 99 * 1024;
 int shared_memory_limit();
 
-// Forward kernels. `width` must be a padded width. `split`: float16 in two parts, with results in
-// float32.
+// Launch the forward kernel. `width` must be a padded width. `split`: float16 in two parts, with
+// results in float32.
 cudaError_t forward_bf16(int width, const ForwardParams& params, cudaStream_t stream);
 cudaError_t forward_f16(int width, const ForwardParams& params, cudaStream_t stream);
 cudaError_t forward_split(int width, const ForwardParams& params, cudaStream_t stream);
 
-// Both kernels of backward: the one with `keys` keeps K and V in shared memory, the one with
+// Launch both kernels of backward: the one with `keys` keeps K and V in shared memory, the one with
 // `queries` keeps Q and dO.
 cudaError_t backward_bf16(int width, const BackwardParams& keys, const BackwardParams& queries,
                           cudaStream_t stream);

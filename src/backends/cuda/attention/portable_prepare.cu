@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kLanes = 8;  // threads to a row
 constexpr int kRowsPerBlock = kThreads / kLanes;
 
-// Eight elements of a row from `column` on; those at or after `width` are zeros.
+// Loads eight elements of a row from `column` on; those at or after `width` are zeros.
 template <class T>
 __device__ __forceinline__ void load_eight(float (&x)[8], const T* row, int column, int width,
                                            bool is_aligned) {
@@ -84,8 +84,8 @@ __device__ __forceinline__ HeadRange& range_of(const SplitOperands& p, const Spl
   return p.ranges[batch_head / (x.heads / p.key_heads)];
 }
 
-// Its range = the largest magnitude and the largest sum of squares of a row; maxima do not depend
-// on the order.
+// Takes a head into its range: the largest magnitude and the largest sum of squares of a row;
+// maxima do not depend on the order.
 __device__ __forceinline__ void measure_head(const SplitOperands& p, const SplitOperand& x,
                                              int batch_head) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -124,7 +124,7 @@ __device__ __forceinline__ void measure_head(const SplitOperands& p, const Split
   atomicMax(&range.squares[blockIdx.z], __float_as_uint(largest));
 }
 
-// blockIdx: rows, heads, operands.
+// Measures the ranges of heads. blockIdx: rows, heads, operands.
 __global__ void __launch_bounds__(kThreads)
     attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Each thread takes chunks of eight columns.
+// Splits a head into parts; each thread takes chunks of eight columns.
 __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOperand& x,
                                            int batch_head) {
   const int batch = batch_head / x.heads, head = batch_head % x.heads;
@@ -164,7 +164,7 @@ __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOp
   }
 }
 
-// blockIdx: chunks, heads, operands.
+// Splits the operands into parts. blockIdx: chunks, heads, operands.
 __global__ void __launch_bounds__(kThreads)
     attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];

@@ -17,7 +17,7 @@ __host__ __device__ inline int scale_exponent(std::uint32_t magnitude_bits) {
   return exponent > 126 ? 126 : exponent;
 }
 
-// 2^result exceeds the square root of the float.
+// An exponent of two that exceeds the square root of the float.
 __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   const int exponent = static_cast<int>(squares_bits >> 23) - 127;
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
@@ -35,7 +35,7 @@ __device__ __forceinline__ const E* head_start(const TileView& view, int batch, 
   return static_cast<const E*>(view.data) + batch * view.strides.batch + head * view.strides.head;
 }
 
-// Element by element, for rows that do not start at multiples of 16 bytes.
+// Copies a tile element by element, for rows that do not start at multiples of 16 bytes.
 template <int kD, int kRows, int kThreads, int kParts, class E>
 __device__ __forceinline__ void load_unaligned_tile(std::uint32_t tile, const E* head,
                                                     const TileView& view, int first, int width,
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_unaligned_tile(std::uint32_t tile, const E*
   }
 }
 
-// Rows first .. first + kRows of a head to a tile; what is outside the tensor becomes zero.
+// Loads rows first .. first + kRows of a head; what is outside the tensor becomes zero.
 template <int kD, int kRows, int kThreads, int kParts, class E>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const E* head, const TileView& view,
                                           int first, int width, int thread) {
@@ -93,7 +93,7 @@ __device__ __forceinline__ void load_tile(std::uint32_t tile, const E* head, con
   }
 }
 
-// acc[16 kMT rows, kN columns] += X Y^T, both tiles read along kD. `x` is the address of the warp's
+// Adds acc[16 kMT rows, kN columns] += X Y^T, both read along kD. `x` is the address of the warp's
 // first row, kXPlane and kYPlane are bytes from part to part. With two parts the product of the two
 // low ones is left out: it is below 2^-24 of the whole. kSwapped takes the low part of Y first, so
 // that X Y^T and Y X^T are the same bits.
@@ -137,7 +137,7 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
   }
 }
 
-// As multiply_rows() with two parts, for scores so large that the last bits of their sum matter.
+// Adds as multiply_rows() with two parts, for scores so large that their sum's last bits matter.
 // Tensor cores truncate sums, not round them: an error of a few units in the last place over three
 // products of 16 columns; here each sum over 16 columns starts at zero and is added in float32.
 template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
@@ -186,7 +186,7 @@ struct Fragments {
   std::uint32_t word[kParts][kMT][kN / 16][4];
 };
 
-// Accumulators of one product become left operands of the next without leaving the registers.
+// Makes accumulators of one product left operands of the next without leaving the registers.
 template <class E, int kParts, int kMT, int kN>
 __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
                                                const float (&from)[kMT][kN / 8][4]) {
@@ -204,8 +204,8 @@ __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
   }
 }
 
-// acc[16 kMT rows, kD columns] = factor acc + P Y, Y read across its kN rows. With two parts the
-// sum over the tile is made apart and added in float32: tensor cores truncate sums instead of
+// Sets acc[16 kMT rows, kD columns] = factor acc + P Y, Y read across its kN rows. With two parts
+// the sum over the tile is made apart and added in float32: tensor cores truncate sums instead of
 // rounding them, which would show over thousands of keys. With one part the caller applied the
 // factor.
 template <class E, int kParts, int kD, int kMT, int kN, int kYPlane>
@@ -277,14 +277,14 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
   }
 }
 
-// Fragments that warps exchange through shared memory: 512 bytes each, four words per lane.
+// Stores a fragment for other warps to shared memory: 512 bytes each, four words per lane.
 __device__ __forceinline__ void store_fragment(std::uint32_t to, const std::uint32_t (&word)[4],
                                                int lane) {
   store_shared(to + lane * 16, make_uint4(word[0], word[1], word[2], word[3]));
 }
 
-// acc[16 kMT rows, kColumns columns] += P Y for Y's columns from first_column on. P [16 kMT, kN]
-// lies in shared memory as fragments [kN / 16, kMT].
+// Adds acc[16 kMT rows, kColumns columns] += P Y for Y's columns from first_column on. P [16 kMT,
+// kN] lies in shared memory as fragments [kN / 16, kMT].
 template <class E, int kD, int kColumns, int kMT, int kN>
 __device__ __forceinline__ void multiply_shared_columns(float (&acc)[kMT][kColumns / 8][4],
                                                         std::uint32_t p, std::uint32_t y,

@@ -72,8 +72,8 @@ __device__ __forceinline__ void barrier_arrive_in_cluster(std::uint32_t barrier,
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-// A box of a tensor [batch][head][row][column], see tensor_map.h, to shared memory; its bytes count
-// on `barrier`. What lies outside the tensor arrives as zeros.
+// Loads a box of a tensor [batch][head][row][column], see tensor_map.h, to shared memory; its bytes
+// count on `barrier`. What lies outside the tensor arrives as zeros.
 __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap* map,
                                          std::uint32_t barrier, int column, int row, int head,
                                          int batch) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t 
       "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// target[i] += source[i] for the float32 in `bytes`; single additions are atomic.
+// Adds target[i] += source[i] for the float32 in `bytes`; single additions are atomic.
 __device__ __forceinline__ void add_floats(float* target, std::uint32_t source, int bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(target),
@@ -123,7 +123,7 @@ template <int kPending>
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
-// Ordinary writes to shared memory before it are seen by the copy engine and the matrix units.
+// Lets the copy engine and the matrix units see the ordinary writes to shared memory before it.
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -135,7 +135,7 @@ __device__ __forceinline__ void wgmma_fence() {
 __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// The compiler must not move uses of `r` across this point: products in flight own it.
+// Keeps the compiler from moving uses of `r` across this point: products in flight own it.
 template <int K>
 __device__ __forceinline__ void pin(float (&r)[K]) {
 #pragma unroll
@@ -175,7 +175,7 @@ __device__ __forceinline__ void take_registers() {
 }
 
 // --- fragments ----------------------------------------------------------------------------------
-// Four 8x8 matrices of 16-bit numbers; lane i gives the address of row i % 8 of matrix i / 8.
+// Stores four 8x8 matrices of 16-bit numbers; lane i has the address of row i % 8 of matrix i / 8.
 __device__ __forceinline__ void store_matrices(std::uint32_t address, std::uint32_t a,
                                                std::uint32_t b, std::uint32_t c, std::uint32_t d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
@@ -218,7 +218,7 @@ __device__ __forceinline__ float2 load_float2(std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
   return x;
 }
-// Rounded to nearest; `low` goes to the lower half.
+// Rounds both to nearest; `low` goes to the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high);
 template <>

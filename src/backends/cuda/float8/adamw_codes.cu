@@ -132,7 +132,7 @@ __device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const P
   return magnitude.bits();
 }
 
-// A block for each tile: blocks that walk over many take 2 to 3 % longer, as some end late.
+// Updates by a block for each tile: blocks that walk over many take 2 to 3 % longer; some end late.
 __global__ void __launch_bounds__(kThreads, kResident)
     adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
                        const __grid_constant__ Rates rates) {
@@ -184,7 +184,7 @@ void launch_parts(const KernelCall& call, Parts& parts, const Rates& rates) {
   parts.count = 0;
 }
 
-// The parts of block `b`, from `tile` on; returns the tile behind them.
+// Launches the parts of block `b`, from `tile` on; returns the tile behind them.
 std::int32_t update_block(const KernelCall& call, const AdamwBlocks& blocks, std::size_t b,
                           std::int32_t tile, Parts& parts, const Rates& rates) {
   const auto in = call.inputs, out = call.outputs;

@@ -16,7 +16,7 @@ struct MaximaArgs {
   std::uint32_t* maxima;
 };
 
-// kSize elements at once.
+// Finds the largest magnitude for each block, kSize elements at once.
 template <class T, int kSize>
 __global__ void __launch_bounds__(kThreads) maxima_kernel(Predecessors before, MaximaArgs a) {
   before.wait();
@@ -88,7 +88,7 @@ cudaError_t launch_maxima(const Quantization& q, int parts, bool in_packs,
   return launch_kernel(stream, size, maxima_kernel<T, kSize>, a);
 }
 
-// An empty matrix has one tile, too, so that a scale is written.
+// Quantizes; an empty matrix has one tile, too, so that a scale is written.
 template <class T>
 cudaError_t quantize_as(const Quantization& q, const Codes& to, const LaunchStream& stream) {
   using S = Stored<T>;

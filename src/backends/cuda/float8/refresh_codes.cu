@@ -72,7 +72,7 @@ __device__ __forceinline__ int tiles_of(const Weight& weight) {
   return (weight.rows + kTile - 1) / kTile * ((weight.columns + kTile - 1) / kTile);
 }
 
-// Codes that were not left, with the scale of the step before.
+// Makes the codes that are not kept, with the scale of the step before.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     renewed_codes_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
   }
 }
 
-// Runs behind the kernel above: checks that the scale fits, or else makes the codes again.
+// Runs behind renewed_codes_kernel: checks that the scale fits, or else makes codes again.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     checked_weights_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();

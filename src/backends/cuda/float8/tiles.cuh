@@ -58,7 +58,7 @@ __device__ __forceinline__ Pack<T, kSide> no_elements() {
   return out;
 }
 
-// 8 neighbouring elements of a row that has `left` more, zeros behind them.
+// Loads 8 neighbouring elements of a row that has `left` more, zeros behind them.
 template <class T>
 __device__ __forceinline__ Pack<T, kSide> load_side(const T* from, std::int64_t left,
                                                     bool has_packs) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ void store_side(std::uint8_t* row, std::int64_t colum
   }
 }
 
-// Byte i of word j becomes byte j of word i.
+// Transposes bytes: byte i of word j becomes byte j of word i.
 __device__ __forceinline__ void transpose_bytes(const std::uint32_t (&from)[4],
                                                 std::uint32_t (&to)[4]) {
   const std::uint32_t low_a = __byte_perm(from[0], from[1], 0x5140),
@@ -241,14 +241,14 @@ struct Delay {
   float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
 };
 
-// The magnitude that has the largest code where the scale of the step before is taken, if float32
-// holds that. A NaN stays one.
+// The magnitude that gets the largest code by the scale of the step before, as far as float32 holds
+// that. A NaN stays one.
 __device__ __forceinline__ float reach_of(float last, float room) {
   const float reach = room * last;
   return reach > 0x1.fffffep127f ? 0x1.fffffep127f : reach;
 }
 
-// Codes with the scale of the step before, and the largest magnitude of each tile.
+// Writes codes with the scale of the step before, and the largest magnitude of each tile.
 template <class S, bool kIsE5M2>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     delayed_codes_kernel(Predecessors before, S source, Codes to, Delay delay) {
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   }
 }
 
-// Runs behind the kernel above: checks that the scale fits, or else makes the codes again, with the
-// largest magnitude that was found.
+// Runs behind delayed_codes_kernel: checks that the scale fits, or else makes the codes again, with
+// the largest magnitude that was found.
 template <class S, bool kIsE5M2>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     checked_codes_kernel(Predecessors before, S source, Codes to, Delay delay) {

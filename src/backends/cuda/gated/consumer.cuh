@@ -71,8 +71,8 @@ class GatedConsumer {
     }
   }
 
-  // sum_ = the products of a tile. A stage is given back once the products of the next one are
-  // under way.
+  // Sets sum_ to the products of a tile. A stage is given back once the products of the next one
+  // are under way.
   __device__ __forceinline__ void multiply() {
     int before = -1;
 #pragma unroll
@@ -125,7 +125,7 @@ class GatedConsumer {
     return *reinterpret_cast<const float(*)[kOfPanel]>(sum_[half] + panel * kOfPanel);
   }
 
-  // --- SwiGLU: columns 0 to 63 of a tile are gates, the others what they gate
+  // --- SwiGLU is stored: columns 0 to 63 of a tile are gates, the others what they gate
   __device__ __forceinline__ void store_gated(const GatedTile& tile) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {

@@ -31,8 +31,8 @@ struct GatedProductGrad {
   void* d_gate_up = nullptr;      // [T, 2F]: the gradients, from the gradient dy · w of h.
 };
 
-// Each function enqueues one kernel, without allocating or waiting; on Hopper only. Every run gives
-// the same bits.
+// Enqueue one kernel each, without allocating or waiting; on Hopper only. Every run gives the same
+// bits.
 cudaError_t multiply_gated(const GatedProduct& product, const LaunchStream& stream);
 cudaError_t multiply_gated_grad(const GatedProductGrad& product, const LaunchStream& stream);
 

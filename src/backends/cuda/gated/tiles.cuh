@@ -45,7 +45,7 @@ struct GatedTile {
   int row, column;
 };
 
-// Tiles of eight rows of tiles follow each other, so that their operands stay in the L2 cache.
+// The place of a tile: eight rows of tiles go together, so that operands stay in the L2 cache.
 template <bool kGradient>
 __device__ __forceinline__ GatedTile gated_tile(const GatedParameters& p, int unit) {
   using Layout = GatedLayout<kGradient>;

@@ -13,7 +13,7 @@ void binary(const KernelCall& call) {
   });
 }
 
-// For functors that are not defined for integers.
+// Runs a functor that is not defined for integers.
 template <class F>
 void floating_binary(const KernelCall& call) {
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {
@@ -27,7 +27,7 @@ struct TwoGradients {
   T gate, up;
 };
 
-// Both results; either may be unread.
+// Stores both gradients of SwiGLU to dense tensors; either may be unread.
 template <class T>
 struct TwoResults {
   using Value = TwoGradients<T>;
@@ -53,7 +53,7 @@ struct TwoResults {
   }
 };
 
-// Both results where they are no dense tensors, at the places that the walk says.
+// Stores both where they are no dense tensors, at the places that the walk says.
 template <class T>
 struct TwoStridedResults {
   using Value = TwoGradients<T>;

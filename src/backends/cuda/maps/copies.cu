@@ -12,7 +12,7 @@ int axis_of(const KernelCall& call) {
   return axis < 0 ? axis + call.outputs[0].shape.rank() : axis;
 }
 
-// Entries [start, start + extent) along `axis`.
+// The entries [start, start + extent) along `axis`, where they are.
 TensorRef part_of(const TensorRef& whole, int axis, std::int64_t start, std::int64_t extent) {
   TensorRef part = whole;
   part.shape[axis] = extent;
@@ -33,7 +33,7 @@ void assign(const KernelCall& call) {
   copy_to(call, call.inputs[1], call.outputs[0]);
 }
 
-// Between the memories a copy engine moves the bytes, so that multiprocessors do not wait for the
+// Copies between memories by a copy engine, so that multiprocessors do not wait for the
 // bus.
 void move(const KernelCall& call, const TensorRef& x, const TensorRef& y) {
   const std::size_t bytes = static_cast<std::size_t>(y.count()) * size_of(y.dtype);

@@ -13,7 +13,7 @@ struct Whole {
   T v;
 };
 
-// Unsigned, because signed overflow is undefined.
+// The bits as an unsigned number, because signed overflow is undefined.
 template <class T>
 __device__ inline auto wide(Whole<T> x) {
   if constexpr (sizeof(T) == 8) {

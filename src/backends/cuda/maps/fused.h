@@ -25,8 +25,8 @@ class FusedKernel {
   FusedKernel(const FusedKernel&) = delete;
   FusedKernel& operator=(const FusedKernel&) = delete;
 
-  // `pointers`: those of the operands that the kernel reads, then those of the results. `blocks`
-  // and `threads` belong to this call: calls of other sizes may have the same text.
+  // Launches the kernel. `pointers`: those of the operands, then of the results. `blocks` and
+  // `threads` belong to this call: calls of other sizes may have the same text.
   cudaError_t launch(const std::vector<void*>& pointers, unsigned blocks, unsigned threads,
                      const LaunchStream& stream) const;
 

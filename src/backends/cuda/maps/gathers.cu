@@ -13,7 +13,7 @@ constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 4;     // loads in flight per thread
 
 // --- gather -----------------------------------------------------------------------------------
-// y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
+// Copies y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
 template <class Chunk, class Index>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(Predecessors before, const Chunk* table, Indices indices, Chunk* y,
@@ -72,7 +72,7 @@ void gather_rows(const KernelCall& call) {
   });
 }
 
-// --- one element of each row ------------------------------------------------------------------
+// --- one element of each row: y[i] = x[i, indices[i]] -----------------------------------------
 template <class Element>
 __global__ void __launch_bounds__(kThreads)
     take_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,
@@ -96,8 +96,8 @@ void take_elements(const KernelCall& call) {
   });
 }
 
-// y is zero but for y[row, indices[row]] = x[row]. A thread writes whole packs, which may begin in
-// one row and end in another; the last one is shorter when `count` is no multiple.
+// Writes zeros but for y[row, indices[row]] = x[row]. A thread writes whole packs, which may begin
+// in one row and end in another; the last one is shorter when `count` is no multiple.
 template <class Element, int kElements, class Index>
 __global__ void __launch_bounds__(kThreads)
     put_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,

@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
 // --- fill -------------------------------------------------------------------------------------
-// Whole chunks of equal elements, then the remaining elements.
+// Writes whole chunks of equal elements, then the remaining elements.
 template <class Chunk, class Element>
 __global__ void __launch_bounds__(kThreads)
     fill_kernel(Predecessors before, Element* y, Chunk chunk, Element element, std::int64_t count) {
@@ -83,7 +83,7 @@ void fill(const KernelCall& call) {
 // --- iota -------------------------------------------------------------------------------------
 constexpr int kCounted = 4;  // elements per thread
 
-// Element i is i / inner mod size.
+// Sets element i to i / inner mod size.
 template <int N, class Index>
 __global__ void __launch_bounds__(kThreads)
     count_kernel(Predecessors before, AnyResult<std::int64_t> y, RowWidth inner, RowWidth size,
@@ -134,7 +134,7 @@ void iota(const KernelCall& call) {
 }
 
 // --- rope_table -------------------------------------------------------------------------------
-// [positions, pairs]: cos and sin of position · frequency.of(pair), times the magnitude.
+// Makes [positions, pairs]: cos and sin of position · frequency.of(pair), times the magnitude.
 __global__ void __launch_bounds__(kThreads)
     rope_angles_kernel(Predecessors before, AnyResult<double> cosines, AnyResult<double> sines,
                        ops::RopeFrequency frequency, double magnitude, std::int64_t pairs,

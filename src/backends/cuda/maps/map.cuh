@@ -85,7 +85,7 @@ template <int N, class... X>
 inline constexpr int kPacksAhead =
     N == 1 ? 4 : std::clamp(64 / (N * static_cast<int>((sizeof(X) + ... + 0))), 2, 4);
 
-// A thread's packs are `first`, first + kMapThreads, …
+// Loads a thread's packs of an operand: `first`, first + kMapThreads, …
 template <int N, int kAhead, class X, class Index>
 __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs) {
   Loaded<X, N, kAhead> out;
@@ -97,7 +97,7 @@ __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs)
   return out;
 }
 
-// As above, at `offsets`. An operand that repeats has one element where others have a pack.
+// Loads packs at `offsets`. An operand that repeats has one element where others have a pack.
 template <int N, int kOperand, class X, int kAhead, int kOperands>
 __device__ Loaded<X, N, kAhead> load_strided(const X* x, bool repeats,
                                              const std::int64_t (&offsets)[kAhead][kOperands]) {
@@ -121,7 +121,7 @@ __device__ void put_one(const F& f, const Sink& sink, std::int64_t i, const Pack
   sink.template put<N>(i, y);
 }
 
-// Result element 0 of this part is element `begin` of all. The arguments have been loaded.
+// Computes packs from loaded arguments. Element 0 of this part is element `begin` of the result.
 template <int N, int kAhead, class F, class Sink, class Index, class... X>
 __device__ void put_all(const F& f, const Sink& sink, std::int64_t begin, Index first, Index packs,
                         const Loaded<X, N, kAhead>&... x) {
@@ -163,7 +163,7 @@ __device__ void map_walk(const F& f, const Sink& sink, std::int64_t begin,
           load_strided<N, static_cast<int>(k)>(x, walk.strides[0][k] == 0, offsets)...);
 }
 
-// The walk is in packs: neighbours in its innermost dimension are N elements apart.
+// Maps by a walk in packs: neighbours in its innermost dimension are N elements apart.
 template <int N, class F, class Sink, class... X>
 __global__ void __launch_bounds__(kMapThreads, 4)
     map_strided_kernel(Predecessors before, F f, Sink sink, std::int64_t begin,

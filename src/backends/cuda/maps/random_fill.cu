@@ -18,7 +18,7 @@ __global__ void fill_kernel(T* x, std::int64_t count) {
   }
 }
 
-// A thread makes four values of a draw.
+// Fills x; a thread makes four values of a draw.
 template <class T>
 __global__ void fill_uniform_kernel(T* x, std::int64_t count, UniformValues values) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;

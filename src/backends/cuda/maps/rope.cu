@@ -38,7 +38,7 @@ __device__ void read_angles(const void* data, DType dtype, std::int64_t i, float
   }
 }
 
-// N elements of a row that is aligned to them (packed), or not.
+// Reads N elements of a row that is aligned to them (packed), or not.
 template <int N, bool kPacked, class T>
 __device__ Pack<T, N> read_row(const T* from) {
   if constexpr (kPacked) {
@@ -51,8 +51,8 @@ __device__ Pack<T, N> read_row(const T* from) {
   }
 }
 
-// Pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart, N/2
-// from each half.
+// Reads pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart,
+// N/2 from each half.
 template <int N, bool kPacked, bool kHalves, class T>
 __device__ Pack<T, N> read_pairs(const T* row, std::int64_t i, std::int64_t half) {
   if constexpr (!kHalves) {
@@ -100,7 +100,7 @@ __device__ Pack<T, N> rotated(const Pack<T, N>& x, const float (&cos)[N / 2],
   return y;
 }
 
-// x: [outer..., positions, D] → y, dense. Item i is a pack of a row in a group of kAhead heads.
+// Rotates x: [outer..., positions, D] → y, dense. Item i is a pack of a row in kAhead heads.
 template <class T, int N, bool kPacked, bool kHalves, class Index>
 __global__ void __launch_bounds__(kThreads)
     rotate_pairs_kernel(Predecessors before, const T* x, T* y, Rotation r, Index count) {

@@ -86,8 +86,8 @@ __device__ void place_digits(SortShared& shared) {
   __syncthreads();  // places are there
 }
 
-// to[...] = the members in the order of one digit of their rows; equal digits stay in order, as
-// each warp takes a range of members and 32 neighbours at a time.
+// Sorts the members into `to` by one digit of their rows; equal digits stay in order, as each warp
+// takes a range of members and 32 neighbours at a time.
 template <class From>
 __device__ void sort_by_digit(const From& from, unsigned count, int shift, unsigned mask,
                               SortShared& shared, Member* to) {
@@ -208,7 +208,7 @@ struct RowSums {
   unsigned long_blocks;  // the first blocks, which sum the rows with many members
 };
 
-// sum += the members first, first + step, … before `end`, in that order; N columns of them.
+// Adds the members first, first + step, … before `end` to `sum`, in that order; N columns of them.
 template <int N, class T>
 __device__ void add_members(const T* x, const RowSums& sums, unsigned first, unsigned end,
                             unsigned step, std::int64_t column, float (&sum)[N]) {
@@ -229,7 +229,7 @@ __device__ void add_members(const T* x, const RowSums& sums, unsigned first, uns
   }
 }
 
-// A job is one row and 32 packs of it; each warp sums every eighth member.
+// Sums rows of many members. A job is 32 packs of one row; each warp sums every eighth member.
 template <class T, int N, class Base>
 __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base& base) {
   __shared__ float of_warps[kWarps][kWarp * N];
@@ -263,7 +263,7 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base&
   }
 }
 
-// y[row,:] = the sum of the members of the row, added to the base.
+// Sets y[row,:] to the sum of the members of the row, added to the base.
 template <class T, int N, class Index, class Base>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count, Base base) {
@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- the op -----------------------------------------------------------------------------------
+// --- the op: launches rows with many members in blocks of their own, then all others ------------
 template <class T, int N, class Base>
 void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Base base) {
   const TensorRef& y = call.outputs[0];
@@ -308,7 +308,7 @@ void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Bas
   });
 }
 
-// f(base), where there is none or one of the operand's dtype or, beside float32, of 16 bits.
+// Calls f(base): none, or one of the operand's dtype or, beside float32, of 16 bits.
 template <class T, class F>
 void with_base(const KernelCall& call, F&& f) {
   if (call.inputs.size() < 3) return f(NoBase{});

@@ -44,8 +44,8 @@ __device__ T rounded_sum(Sum x) {
   }
 }
 
-// A block takes rows, a tile of kThreads elements of one at a time: sums within each warp, then of
-// the warps before it, then of the tiles before. Their order is that of the places alone.
+// Sums along rows. A block takes a tile of kThreads elements of a row at a time: sums within each
+// warp, then of the warps before it, then of the tiles before. Their order is that of the places.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cumsum_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,
@@ -105,7 +105,7 @@ struct Dropped {
   float scale;
 };
 
-// A thread takes four neighbours, whose words come together. x and y may be the same.
+// Drops elements. A thread takes four neighbours, whose words come together. x may be y.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(Predecessors before, const T* x, T* y, Dropped d) {

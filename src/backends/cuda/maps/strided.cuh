@@ -35,7 +35,7 @@ struct Walk {
   Divisor divisors[kMaxRank];
   std::int64_t strides[kMaxRank][kOperands] = {};  // elements
 
-  // All operands are dense in this order: element i lies at offset i.
+  // True if all operands are dense in this order: element i lies at offset i.
   bool is_dense() const {
     if (rank == 0) return true;
     if (rank > 1) return false;
@@ -50,7 +50,7 @@ struct Walk {
     for (int d = 0; d < rank; ++d) divisors[d] = Divisor(static_cast<std::uint32_t>(sizes[d]));
   }
 
-  // Index is uint32_t when fits_32_bits(), else uint64_t.
+  // Finds each operand's offset of element i. Index is uint32_t if fits_32_bits(), else uint64_t.
   template <class Index>
   __device__ void offsets(Index i, std::int64_t (&out)[kOperands]) const {
 #pragma unroll
@@ -79,7 +79,7 @@ struct Walk {
   }
 };
 
-// `strides[k]` are those of operand k over `shape`.
+// Makes a walk over `shape`, dimensions merged where possible. `strides[k]`: those of operand k.
 template <int kOperands>
 Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperands>& strides) {
   Walk<kOperands> out;

@@ -50,8 +50,8 @@ __device__ Chunk repeated(const std::byte* element, int element_bytes) {
   }
 }
 
-// The walk counts chunks, its strides bytes: of the source, of the destination. `y` is where
-// position 0 is.
+// Copies chunks, which the walk counts; its strides are bytes: of the source, of the destination.
+// `y` is where position 0 is.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads, 4)
     copy_chunks_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// As above, for a source that has one element where the destination has a chunk; nullptr: zeros.
+// Copies a source that has one element where the destination has a chunk; nullptr: zeros.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads)
     repeat_elements_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,

@@ -213,7 +213,7 @@ struct Gemm::Impl {
                       fmt::format("cuBLASLt has no algorithm for {}", product.problem.str()));
   }
 
-  // The library's rows are our columns, and it adds a bias to each of its columns.
+  // Names the bias. The library's rows are our columns, and it adds a bias to each of its columns.
   void point_at_bias(const Product& p, const void* bias) const {
     set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }

@@ -48,7 +48,7 @@ std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   return blocks;
 }
 
-// Stages that each warp's ring has room for; none are more than there are rounds.
+// How many stages each warp's ring has room for; none are more than there are rounds.
 template <class T>
 int stages_of(GemvArgs a) {
   a.stages = 0;
@@ -57,15 +57,15 @@ int stages_of(GemvArgs a) {
   return std::min(free_bytes / per_stage, kMostStages);
 }
 
-// A block for each multiprocessor, or more where its sums would not fit.
+// How many blocks run: one for each multiprocessor, or more where its sums would not fit.
 std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
   constexpr std::int64_t kMostSums = 4096;  // the most sums that a block keeps
   const std::int64_t sums = a.units * a.rows_of_unit() * a.shares;
   return std::min(a.units, ceil_div(sums, kMostSums * multiprocessors) * multiprocessors);
 }
 
-// Shares of a row: so many that no warp is idle, and so short that a ring has several stages. The
-// order of additions follows from them, so they are the same on every card.
+// Cuts rows into shares: so many that no warp is idle, and so short that a ring has several stages.
+// The order of additions follows from them, so they are the same on every card.
 template <class T>
 void plan_shares(GemvArgs& a) {
   constexpr int kMultiprocessors = 132, kEnoughStages = 3, kMostBytes = 4096;
@@ -82,7 +82,7 @@ void plan_shares(GemvArgs& a) {
   }
 }
 
-// Blocks: one of a multiprocessor where there are rings, else as many as hide the latency of loads.
+// Plans one block of a multiprocessor where there are rings, else as many as hide loads' latency.
 template <class T>
 LaunchSize plan_blocks(GemvArgs& a, int multiprocessors, bool has_copies) {
   constexpr std::int64_t kDirectBlocks = 8;

@@ -103,7 +103,7 @@ class Ring {
     for (int s = 0; s < a_.stages && s < rounds(); ++s) ask(s, s);
 #endif
   }
-  // The share of this round, on which nobody may work behind done().
+  // Waits for the share of this round, on which nobody may work behind done().
   __device__ const T* wait(int round, int stage, unsigned parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (a_.stages > 0) {
@@ -142,7 +142,7 @@ class Ring {
 };
 
 // --- the row x ----------------------------------------------------------------------------------
-// A pack at any address.
+// Loads a pack from any address.
 template <class T>
 __device__ RowPack<T> load_pack(const T* from, bool as_packs) {
   if (as_packs) return RowPack<T>::load(from);
@@ -163,7 +163,7 @@ template <class T, class F>
 __device__ void for_packs(const GemvArgs& a, F f) {
   for (int k = static_cast<int>(threadIdx.x) * kPack<T>; k < a.k; k += kThreads * kPack<T>) f(k);
 }
-// Each thread reads again only what it wrote itself.
+// Copies this thread's packs of a row: each thread reads again only what it wrote itself.
 template <class T>
 __device__ void copy_row(const GemvArgs& a, const void* from, std::byte* to) {
   for_packs<T>(a, [&](int k) {

@@ -24,7 +24,7 @@ struct Matrix {
   std::int32_t alignment;
 };
 
-// The batch dimensions collapse to one stride (the op record takes nothing else).
+// The stride to which the batch dimensions collapse (the op record takes nothing else).
 std::int64_t batch_stride(const OperandSpec& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
@@ -32,8 +32,8 @@ std::int64_t batch_stride(const OperandSpec& x) {
   return 0;
 }
 
-// With one row (column) the stride between rows (columns) is arbitrary, but the library requires
-// one that is at least as long as a row.
+// The operand as the library takes it: with one row (column) the stride between rows (columns) is
+// arbitrary, but the library requires one that is at least as long as a row.
 Matrix as_matrix(const OperandSpec& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
   const std::int64_t row_stride = x.strides.back(1), column_stride = x.strides.back(0);
@@ -125,7 +125,7 @@ bool takes_bias(const GemmProblem& p, const Gemm& gemm) {
          gemm.takes(p);
 }
 
-// Where the library does not add a bias, it adds rows of it that were copied to y.
+// Multiplies matrices. Where the library adds no bias, rows of it are first copied to y.
 class Matmul final : public PreparedKernel {
  public:
   Matmul(KernelSpec spec, const CudaStream& stream)
@@ -282,7 +282,7 @@ class SplitLinearGrads final : public PreparedKernel {
   }
 
  private:
-  // Sums of no terms; what has none is empty.
+  // Sets results to zero, as sums of no terms; what has none is empty.
   cudaError_t set_to_zero(const LaunchOperands& at) const {
     for (std::size_t i = 0; i < 2; ++i) {
       const OperandSpec& y = spec_.outputs[i];
@@ -299,7 +299,7 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
-// A product of 8-bit codes, both stored along K, alone or added to a tensor.
+// The problem of a product of 8-bit codes, both stored along K, alone or added to a tensor.
 GemmProblem scaled_problem(const KernelSpec& spec) {
   constexpr std::size_t kAddend = 4;
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];

@@ -7,13 +7,13 @@
 
 namespace tracestep::cuda {
 
-// Such a product, prepared once for one problem.
+// A product of padded copies, prepared once for one problem.
 class PaddedProduct {
  public:
   // True if padding pays, there is workspace for it (operands may be stored otherwise than was
   // planned), and matrices without a copy in the plan can stay in place.
   static bool applies(const GemmProblem& problem, std::int64_t workspace_bytes);
-  // Throws DeviceError.
+  // Prepares the product; throws DeviceError.
   PaddedProduct(const GemmProblem& problem, const CudaStream& stream);
 
   // Queues y = a · b (+ c, or the bias `c`); `c` may be y. Throws DeviceError.

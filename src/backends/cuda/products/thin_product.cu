@@ -38,7 +38,7 @@ __device__ void multiply_packs(const RowPack<T>& w, const RowPack<T>& x, float& 
   for (int i = 0; i < kPack<T>; ++i) sum = fmaf(a[i], b[i], sum);
 }
 
-// Share `share` of the products of one warp: whole rounds of words, so that each warp reads what is
+// Adds one warp's share of the products: whole rounds of words, so that each warp reads what is
 // adjacent.
 template <class T, int kRows>
 __device__ void multiply_share(const ThinArgs& a, const T* const (&rows)[kColumns], int begin,
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   static_cast<Y*>(a.y)[row * a.n + column] = from_float<Y>(sum);
 }
 
-// Warps that share a row, so that few rows keep the memory of a large GPU busy too.
+// How many warps share a row, so that few rows keep the memory of a large GPU busy too.
 template <class T>
 int shares_of(const ThinArgs& a) {
   constexpr std::int64_t kEnoughWarps = 6000;

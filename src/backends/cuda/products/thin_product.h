@@ -10,7 +10,7 @@ namespace tracestep::cuda {
 // 16 bytes along k.
 bool is_thin(const GemmProblem& p);
 
-// Queues such a product. Sums are float32 in a fixed order and rounded once; `c`, which may be y,
+// Queues a thin product. Sums are float32 in a fixed order and rounded once; `c`, which may be y,
 // is the bias for a problem that has one. With dependent launches, the weights are fetched into the
 // L2 cache before earlier kernels end.
 cudaError_t multiply_thin(const GemmProblem& p, const void* x, const void* weights, const void* c,

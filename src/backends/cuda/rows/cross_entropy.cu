@@ -17,7 +17,7 @@ struct Ignored {
   __device__ bool is(std::int64_t other) const { return any && other == target; }
 };
 
-// Operand `at` is what the sum over rows is divided by, in place of their number.
+// The target to ignore, if operand `at` is there, by which the sum over rows is then divided.
 Ignored ignored_by(const KernelCall& call, std::size_t at) {
   if (call.inputs.size() <= at) return {};
   return {true, call.attrs.integer("ignore_index")};
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
   args.losses[row] = target != kNoIndex ? lse - hit : 0.0f;
 }
 
-// losses[row] = lse - logits[target]; `lse` may be nullptr.
+// Launches losses[row] = lse - logits[target]; `lse` may be nullptr.
 void launch_losses(const KernelCall& call, const TensorRef& logits, const TensorRef& targets,
                    Ignored ignored, float* lse, float* losses) {
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
@@ -140,7 +140,7 @@ struct RowGradient {
     one = 1.0f + lost;
   }
 
-  // `hit`: which element is the target's, outside [0, kPack<T>) if none is.
+  // The gradient of a pack. `hit`: which element is the target, outside [0, kPack<T>) if none is.
   template <class T>
   __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
     constexpr int kSize = kPack<T>;
@@ -158,8 +158,8 @@ struct RowGradient {
   }
 };
 
-// blockIdx.y and z: which part of a long row. The packs are aligned in the logits. There is no
-// loop: what its turns share would be waited for before the first loads of the row.
+// Makes the gradient. blockIdx.y and z: which part of a long row. Packs are aligned in the logits.
+// No loop: what its turns share would be waited for before the first loads of the row.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
     cross_entropy_grad_kernel(Predecessors before, GradientArgs args) {
@@ -243,7 +243,7 @@ void cross_entropy_grad(const KernelCall& call) {
                   call.outputs[0]);
 }
 
-// The second kernel finds logits in the L2 cache as far as it holds them.
+// Computes losses, then gradients, for which logits are in the L2 cache as far as it holds them.
 void cross_entropy_with_grad(const KernelCall& call) {
   const TensorRef &logits = call.inputs[1], &targets = call.inputs[2], &dlogits = call.outputs[1];
   const std::int64_t rows = logits.shape[0];

@@ -22,9 +22,9 @@ struct Scaled {
   __device__ float operator()(float x) const { return x * factor; }
 };
 
-// A lane's share of map(x[0]), ..., map(x[count - 1]). Long sums are sums of partial sums, to keep
-// rounding errors small; map(neutral) must be neutral. The elements of a lane and their order are
-// the same for all T with the same pack size.
+// Reduces a lane's share of map(x[0]), ..., map(x[count - 1]). Long sums are sums of partial sums,
+// to keep rounding errors small; map(neutral) must be neutral. The elements of a lane and their
+// order are the same for all T with the same pack size.
 template <class F, class Map, int kPackSize = 0, class T>
 __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, int lanes) {
   constexpr int kSize = kPackSize > 0 ? kPackSize : kPack<T>;
@@ -51,7 +51,7 @@ __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, i
   return total;
 }
 
-// y = finish(Σ partials), by one block.
+// Sets y = finish(Σ partials), by one block.
 inline constexpr unsigned kFinishThreads = 1024;
 
 template <class Finish>
@@ -74,8 +74,8 @@ void sum_partials(const KernelCall& call, const float* partials, std::int64_t co
          count, y, finish);
 }
 
-// y[i] = the combination of partials[0, i], ..., partials[parts - 1, i]. A block takes `columns` (a
-// power of two) neighbours; its other threads share the parts.
+// Sets y[i] to the combination of partials[0, i], ..., partials[parts - 1, i]. A block takes
+// `columns` (a power of two) neighbours; its other threads share the parts.
 inline constexpr int kCombineThreads = 256;
 
 template <class F>

@@ -24,7 +24,7 @@ struct NormArgs {
   bool aligned;  // x, y, w and b can be moved in whole packs
 };
 
-// The weights of a pack that begins at `begin`, which may hang over the ends.
+// Loads the weights of a pack that begins at `begin`, which may hang over the ends.
 template <int N>
 __device__ void load_weights(const NormArgs& args, const AnyFloat& from, std::int64_t begin,
                              float (&w)[N]) {
@@ -36,7 +36,7 @@ __device__ void load_weights(const NormArgs& args, const AnyFloat& from, std::in
   }
 }
 
-// The squares of what differs from the mean, over the part of a pack that lies in the row.
+// Squares what differs from the mean, over the part of a pack that lies in the row.
 template <int N, class T, class Index>
 __device__ void centred_squares(const Pack<T, N>& pack, Index begin, Index width, float mean,
                                 float* terms) {
@@ -48,7 +48,7 @@ __device__ void centred_squares(const Pack<T, N>& pack, Index begin, Index width
   }
 }
 
-// kFits: the row is read once, else for every sum and for the result.
+// Norms rows. kFits: the row is read once, else for every sum and for the result.
 template <class T, int kCount, bool kFits, bool kCentred>
 __global__ void __launch_bounds__(kNormThreads) norm_kernel(Predecessors before, NormArgs args) {
   before.wait();
@@ -179,7 +179,7 @@ struct Held {
 
   RowPack<T, N> dy[kPacks], x[kPacks];
 
-  // The thread's part of a row: `packs` packs that begin `at` elements after `block`.
+  // Loads the thread's part of a row: `packs` packs that begin `at` elements after `block`.
   __device__ void load(const GradientArgs& args, std::int64_t block, int at, int packs) {
     const T* from_dy = static_cast<const T*>(args.dy) + block + at;
     const T* from_x = static_cast<const T*>(args.x) + block + at;
@@ -192,8 +192,8 @@ struct Held {
     }
   }
 
-  // Σ dy·w·normed, normed = (x - mean)·rstd; adds dy·normed to dw. Centred: `of_dy` becomes Σ dy·w,
-  // and dy is added to db. What lies behind the row has dy = 0.
+  // Returns Σ dy·w·normed, normed = (x - mean)·rstd; adds dy·normed to dw. Centred: `of_dy` becomes
+  // Σ dy·w, and dy is added to db. What lies behind the row has dy = 0.
   template <bool kCentred>
   __device__ float add(float mean, float rstd, const float (&w)[kHeld<N>], float (&dw)[kHeld<N>],
                        float* db, float* of_dy) const {
@@ -220,8 +220,8 @@ struct Held {
     return sum_in_pairs<kPacks>(sums);
   }
 
-  // `inner`, `of_dy`: the means of dy·w·normed and of dy·w over the row; without kCentred, the
-  // second and `mean` are 0.
+  // Stores dx. `inner`, `of_dy`: the means of dy·w·normed and of dy·w over the row; without
+  // kCentred, the second and `mean` are 0.
   template <bool kCentred>
   __device__ void store_dx(const GradientArgs& args, std::int64_t block, int at, int packs,
                            float mean, float rstd, const float (&w)[kHeld<N>], float inner,
@@ -247,7 +247,7 @@ struct Held {
   }
 };
 
-// The lanes of a team agree on several sums at the price of one barrier. `scratch`: kWarp of each.
+// Sums over a team's lanes several values at the price of one barrier. `scratch`: kWarp of each.
 template <int kCount>
 __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
                           float (&scratch)[kCount][kWarp]) {
@@ -299,9 +299,9 @@ __device__ void store_partials(const GradientArgs& args, float* partials,
   }
 }
 
-// Teams of `lanes` threads take the rows of the block in turn. Where rows can be moved in packs,
-// the next ones are loaded while these are worked on. A team works on kTogether rows at once: rows
-// of 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
+// Makes gradients by teams of `lanes` threads that take the rows of the block in turn. If rows move
+// in packs, the next ones are loaded meanwhile. A team works on kTogether rows at once: rows of
+// 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
 // with half as many waits for a sum.
 template <class T, int N, bool kCentred, int kTogether = 1>
 __global__ void __launch_bounds__(kWidest / kHeld<N>)
@@ -380,7 +380,7 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>)
   }
 }
 
-// Rows of any width, each read twice by a whole block; dw and db are summed in global memory.
+// Makes gradients of rows of any width, read twice by a whole block; dw, db sum in global memory.
 template <class T, bool kCentred>
 __global__ void __launch_bounds__(kMostThreads)
     norm_grad_long_rows_kernel(Predecessors before, GradientArgs args) {

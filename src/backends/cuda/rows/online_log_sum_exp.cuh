@@ -13,8 +13,8 @@ inline constexpr int kOnlinePacks = kWhole && sizeof(T) == 2 ? 8 : 4;
 // Most threads of a row.
 inline constexpr unsigned kOnlineThreads = 512;
 
-// Many rows are fastest in small blocks; a few rows need as many threads each as they can use.
-// Threads that loop over a row take equal shares.
+// Plans threads: many rows are fastest in small blocks, few need as many threads each as they can
+// use. Threads that loop over a row take equal shares.
 template <class T>
 RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kManyRows = 1024;
@@ -30,7 +30,7 @@ RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width
 struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
-  // -inf adds nothing, even if all elements so far are -inf.
+  // Adds packs. -inf adds nothing, even if all elements so far are -inf.
   template <class T, int kCount>
   __device__ void add(const RowPack<T> (&packs)[kCount], float c) {
     constexpr int kSize = kPack<T>;
@@ -47,7 +47,7 @@ struct OnlineSum {
     total += sum_in_pairs<kCount>(sums);
   }
 
-  // All lanes of a row get the sum over the row. More lanes than a warp must be the whole block:
+  // Gives all lanes of a row the sum over the row. More lanes than a warp must be the whole block:
   // one barrier. `scratch`: 2 * kWarp floats.
   __device__ void combine(float c, int lanes, float* scratch) {
     const int in_warp = ::min(lanes, kWarp);

@@ -17,7 +17,7 @@ struct Largest {
   static constexpr float kNeutral = -__builtin_huge_valf();
 };
 
-// Every lane gets the result.
+// Reduces over the lanes; every lane gets the result.
 template <class F, int kLanes = kWarp>
 __device__ inline float warp_reduce(float x) {
 #pragma unroll
@@ -27,8 +27,8 @@ __device__ inline float warp_reduce(float x) {
   return x;
 }
 
-// Every thread gets the result. `scratch`: one float of shared memory per warp, not used otherwise;
-// the block must be whole warps. Two barriers.
+// Reduces over the block; every thread gets the result. `scratch`: one float of shared memory per
+// warp, not used otherwise; the block must be whole warps. Two barriers.
 template <class F>
 __device__ inline float block_reduce(float x, float* scratch) {
   x = warp_reduce<F>(x);

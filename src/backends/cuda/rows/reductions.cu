@@ -35,7 +35,7 @@ __device__ std::int64_t offset_of(const Walk<1>& walk, std::int64_t i) {
   return out[0];
 }
 
-// `N` neighbouring results from `column` on.
+// Stores `N` neighbouring results from `column` on.
 template <class T, int N>
 __device__ void put_results(const Reduction& r, std::int64_t column, const float (&totals)[N]) {
   if (r.partials != nullptr || r.y_is_float) {
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(kRowThreads)
 // --- tiles ------------------------------------------------------------------------------------
 constexpr int kTileThreads = 256;
 
-// The elements first, first + step, ... before `end` of N neighbouring results; where N > 1 they
-// have one stride. Long sums are sums of partial sums.
+// Reduces elements first, first + step, ... before `end` of N neighbouring results; where N > 1
+// they have one stride. Long sums are sums of partial sums.
 template <class F, int N, class T>
 __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t first,
                                std::int64_t end, std::int64_t step, float (&total)[N]) {
@@ -110,8 +110,8 @@ __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t 
   }
 }
 
-// `lanes` (a power of two) threads lie side by side, with N results each; the elements of these are
-// shared by the threads above each other.
+// Reduces tiles: `lanes` (a power of two) threads lie side by side, with N results each; the
+// elements of these are shared by the threads above each other.
 template <class F, class T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     reduce_tiles_kernel(Predecessors before, const __grid_constant__ Reduction r) {
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 // --- the ops ----------------------------------------------------------------------------------
-// x as [kept..., reduced...]; the reduced axes with the longest strides first, since their order is
-// free and neighbours in memory are read together.
+// Sees x as [kept..., reduced...], the reduced axes with the longest strides first, since their
+// order is free and neighbours in memory are read together.
 Reduction split_axes(const TensorRef& x, const Dims& axes) {
   Shape kept_shape, reduced_shape;
   Strides kept_strides, reduced_strides;
@@ -199,7 +199,7 @@ void launch_rows(const KernelCall& call, Reduction& r, std::int64_t parts) {
          reduce_rows_kernel<F, T>, r);
 }
 
-// side_by_side: neighbouring results are nearer than neighbouring elements of one result.
+// Launches by tiles. side_by_side: results are nearer to each other than elements of one result.
 template <class F, class T, int N>
 void launch_tiles(const KernelCall& call, Reduction& r, std::int64_t parts, bool side_by_side) {
   cut_into_parts(r, parts, 1);

@@ -50,7 +50,7 @@ struct RowPack {
     for (int w = 0; w < kWords; ++w) pack.words[w] = word;
     return pack;
   }
-  // Elements from the n-th on become x.
+  // Sets the elements from the n-th on to x.
   __device__ void fill_from(int n, T x) {
     const Word word = word_of(x);
 #pragma unroll
@@ -212,8 +212,8 @@ __device__ inline RowPack<T> load_end(const T* aligned, int begin, const RowRang
   return pack;
 }
 
-// kCount packs: `first`, `first + step`, ... What is not visible becomes `outside`; nothing outside
-// the row is read. All whole packs are on their way before the first one is looked at.
+// Loads kCount packs: `first`, `first + step`, ... What is not visible becomes `outside`; nothing
+// outside the row is read. All whole packs are on their way before the first one is looked at.
 template <int kCount, bool kWhole, class T>
 __device__ inline void load_row(const T* aligned, int first, int step,
                                 const RowRange<kWhole>& range, T outside,
@@ -246,7 +246,7 @@ __device__ inline void load_row(const T* aligned, int first, int step,
   }
 }
 
-// `as_packs`: `at` is aligned too. (Where the operand is, the result may not be.)
+// Stores a pack. `as_packs`: `at` is aligned too (where the operand is, the result may not be).
 template <bool kWhole, class T>
 __device__ inline void store_row_pack(T* at, int begin, const RowRange<kWhole>& range,
                                       bool as_packs, const RowPack<T>& pack) {

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Index is uint32_t when fits_32_bits(count), else uint64_t.
+// True if indices below `count` fit in uint32_t with room for steps; else kernels take uint64_t.
 inline bool fits_32_bits(std::int64_t count) {
   return count < (std::int64_t{1} << 31);
 }

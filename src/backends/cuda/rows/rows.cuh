@@ -34,9 +34,9 @@ struct RowPlan {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & ((1u << shift) - 1)); }
 };
 
-// Lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
-// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes`
-// are walked in a loop.
+// Plans lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
+// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes` are
+// walked in a loop.
 inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most_lanes,
                          unsigned threads = 128) {
   const auto wanted = static_cast<unsigned>(
@@ -47,14 +47,14 @@ inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most
           static_cast<int>(std::bit_width(lanes)) - 1};
 }
 
-// Packs that cover a row of `width` elements at `data` and all rows behind it.
+// How many packs cover a row of `width` elements at `data`, and any row behind it.
 template <class T>
 std::int64_t packs_of_rows(const void* data, std::int64_t width) {
   const bool aligned = is_aligned(data, 16) && width % kPack<T> == 0;
   return ceil_div(width + (aligned ? 0 : kPack<T> - 1), kPack<T>);
 }
 
-// Elements of the row's first pack that lie before the row.
+// How many elements of the row's first pack lie before the row.
 template <class T, int kSize = kPack<T>>
 __device__ inline int pack_shift(const T* row) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kSize);
@@ -66,8 +66,8 @@ struct Packs {
   Index first, step;
 };
 
-// kCount packs of `row`. Elements outside [0, visible) become `outside`; nothing outside [0, width)
-// is read. `aligned`: the packs are aligned in this row (shifts of operands may differ).
+// Loads kCount packs. Elements outside [0, visible) become `outside`; nothing outside [0, width) is
+// read. `aligned`: the packs are aligned in this row (shifts of operands may differ).
 template <int kCount, class T, int kSize, class Index>
 __device__ inline void load_row(const T* row, const Packs<Index>& packs, Index visible, Index width,
                                 bool aligned, T outside, Pack<T, kSize> (&out)[kCount]) {
@@ -146,7 +146,7 @@ __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   return warp_reduce<F>(x);
 }
 
-// An array in registers, combined in pairs.
+// Combines an array in registers, in pairs.
 template <class F, int kCount>
 __device__ inline float fold_in_pairs(const float* x) {
   if constexpr (kCount == 1) {

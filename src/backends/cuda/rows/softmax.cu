@@ -58,7 +58,7 @@ __device__ float value_of_hidden(std::int64_t visible) {
   return visible > 0 ? 0.0f : __int_as_float(0x7fffffff);
 }
 
-// exp2(x·c - top)
+// Computes exp2(x·c - top).
 template <class T>
 __device__ void weights_of(const RowPack<T>& x, float c, float top, float (&e)[kPack<T>]) {
   x.floats(e);
@@ -227,7 +227,7 @@ __device__ Pack<T, kPack<T>> gradient_pack(const Pack<T, kPack<T>>& dy, const Pa
   return out;
 }
 
-// kFits: the row is read once, else twice. The packs are aligned in y.
+// Makes the gradient. kFits: the row is read once, else twice. The packs are aligned in y.
 template <class T, int kCount, bool kFits>
 __global__ void __launch_bounds__(kLongRowThreads)
     softmax_grad_kernel(Predecessors before, GradientArgs args) {
@@ -293,7 +293,7 @@ void softmax_grad(const KernelCall& call) {
   });
 }
 
-// --- log-sum-exp ------------------------------------------------------------------------------
+// --- log-sum-exp, of each row in one pass -----------------------------------------------------
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kOnlineThreads, 2)
     log_sum_exp_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,

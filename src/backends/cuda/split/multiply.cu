@@ -20,7 +20,7 @@ struct SplitOperands {
   SplitOperand a, b;
   std::int64_t m, n, k;
 
-  // The element as IEEE has infinities and NaN.
+  // An element of the product in float32, with infinities and NaN as IEEE has them.
   __device__ __forceinline__ float exact(std::int64_t batch, std::int64_t row,
                                          std::int64_t column) const {
     const std::int64_t a_step = a.is_down ? a.leading : 1, b_step = b.is_down ? b.leading : 1;
@@ -64,7 +64,7 @@ struct SplitTile {
   int row, column, batch, share, begin, end;  // blocks of K
 };
 
-// Tiles of eight rows of tiles follow each other, so that their operands stay in the L2 cache.
+// The place of a tile: eight rows of tiles go together, so that operands stay in the L2 cache.
 template <int kN>
 __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int index) {
   constexpr int kRowsTogether = 8;
@@ -83,7 +83,7 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-// The scales of a tile's rows; returns their bytes.
+// The bytes of the scales of a tile's rows; the next function says where these are.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
 }
@@ -140,7 +140,7 @@ __device__ __forceinline__ ResultPlace place_of(int thread, int i) {
           .column = i / 4 * 8 + thread % 4 * 2 + i % 2};
 }
 
-// The results whose bits are set in `which`, summed again.
+// Computes the results whose bits are set in `which` again, in float32.
 template <int kN, int kWords>
 __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile tile, int first_row,
                                          std::int64_t begin, const std::uint32_t (&which)[kWords]) {
@@ -169,7 +169,7 @@ class SplitConsumer {
                                            std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
-  // The groups multiply in turns, so that one has the tensor cores while the other adds its sums.
+  // Computes tiles. The groups take turns to multiply: one has tensor cores as the other adds sums.
   __device__ __forceinline__ void run() {
     if (group_ == 1) named_arrive(kTurn, 256);
     for (int index = static_cast<int>(blockIdx.x); index < p_.tiles;
@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// y = the sums of all shares, in order (+ c).
+// Sets y to the sums of all shares, in order (+ c).
 __global__ void __launch_bounds__(256)
     add_shares_kernel(Predecessors before, const float* sums, int shares, SplitOperands from,
                       std::int64_t count, const float* c, float* y) {

@@ -31,7 +31,7 @@ __device__ __forceinline__ TilePlace place_of(const SplitSource& s, unsigned blo
           .batch = block / across / down};
 }
 
-// Elements of a row from `column` on; zeros outside the matrix.
+// Loads elements of a row from `column` on; zeros outside the matrix.
 __device__ __forceinline__ float4 load4(const SplitSource& s, const TilePlace& at, int row,
                                         int column) {
   float4 out = make_float4(0, 0, 0, 0);
@@ -77,7 +77,7 @@ __device__ __forceinline__ std::uint32_t largest_of(const float4& x) {
              max(magnitude_bits(x.z), magnitude_bits(x.w)));
 }
 
-// Where K runs along the stored rows, 16 threads share a row of the tile.
+// Splits a tile where K runs along the stored rows: 16 threads share a row of it.
 __device__ __forceinline__ void split_along(const SplitSource& s, const TilePlace& at,
                                             const float4 (&x)[kHeld]) {
   const int row = static_cast<int>(threadIdx.x) / kRowThreads,
@@ -95,8 +95,8 @@ __device__ __forceinline__ void split_along(const SplitSource& s, const TilePlac
   }
 }
 
-// K runs down the stored rows: through shared memory, so that neighbours along K are written
-// together.
+// Splits a tile where K runs down the stored rows: through shared memory, so that neighbours along
+// K are written together.
 __device__ __forceinline__ void split_down(const SplitSource& s, const TilePlace& at,
                                            const float4 (&x)[kHeld]) {
   __shared__ float tile[kTile][kTile + 1];

@@ -63,7 +63,7 @@ struct Scaling {
         second(power_of_two(-exponent + exponent / 2)),
         is_finite(largest < 0x7f800000U) {}
   __device__ __forceinline__ float operator()(float x) const { return x * first * second; }
-  // 2^e; NaN for what has an infinity or a NaN, so that its sums are seen.
+  // The scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
   __device__ __forceinline__ float scale() const {
     return is_finite ? power_of_two(exponent) : __uint_as_float(0x7fffffffU);
   }

@@ -6,7 +6,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// The one kind of parts that a product needs of an operand [batch, rows, k].
+// The source with the one kind of parts that a product needs of an operand [batch, rows, k].
 SplitSource source_of(const SplitOperand& from, const SplitProduct& product,
                       const SplitParts& parts) {
   SplitSource out{.data = from.data,

@@ -78,14 +78,14 @@ void CUPTIAPI see_graph_node(void*, CUpti_CallbackDomain, CUpti_CallbackId call,
   }
 }
 
-// Records and host times share one clock.
+// Gives CUPTI the host's clock, so that records and host times share one.
 std::uint64_t CUPTIAPI host_clock() {
   return static_cast<std::uint64_t>(now_ns());
 }
 
 class CuptiTracer final : public ActivityTracer {
  public:
-  // `problem` stays empty when everything is on.
+  // Starts recording; `problem` stays empty when everything is on.
   explicit CuptiTracer(std::string& problem) {
     {
       const std::scoped_lock lock(sink().mutex);
@@ -138,7 +138,7 @@ class CuptiTracer final : public ActivityTracer {
   ActivityTrace stop() override { return take_all(); }
 
  private:
-  // Another profiler may have taken the one place of a subscriber; then graphs stay closed.
+  // Asks to be told of graphs' nodes; not if another profiler has the one place of a subscriber.
   void follow_graphs() {
     if (cupti_.subscribe(&subscriber_, see_graph_node, nullptr) != CUPTI_SUCCESS) {
       subscriber_ = nullptr;
@@ -153,7 +153,7 @@ class CuptiTracer final : public ActivityTracer {
     const std::scoped_lock lock(sink().graph_mutex);
     sink().graph_nodes.set_node(node);
   }
-  // A recorded call without effect, which marks where a node's launches begin and end.
+  // Makes a recorded call without effect, to mark where a node's launches begin and end.
   static void mark() { static_cast<void>(cudaPeekAtLastError()); }
 
   ActivityTrace take_all() {

@@ -27,7 +27,7 @@ void* address_or_null(cudaError_t status, void* address, const char* call) {
 // Blocks of the host's memory from this size on are touched by all threads.
 constexpr std::int64_t kLargeHostBytes = std::int64_t{16} << 20;
 
-// Touched and locked pages that kernels read at the same address; nullptr: not to be had.
+// Maps, touches and locks pages that kernels read at the same address; nullptr: not to be had.
 void* locked_pages(std::int64_t bytes) {
   // The system ends a process that touches more than there is; the driver refuses.
   if (bytes > available_memory().value_or(0)) return nullptr;

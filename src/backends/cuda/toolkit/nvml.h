@@ -51,13 +51,13 @@ class Nvml {
 // visible devices and NVML numbers all.
 class NvmlDevice {
  public:
-  // `pci_bus_id` as CUDA writes it: "0000:1B:00.0". Without the library or the device every fact
-  // is left out.
+  // Finds the device by `pci_bus_id` as CUDA writes it: "0000:1B:00.0". Without the library or the
+  // device every fact is left out.
   NvmlDevice(const Nvml& nvml, const std::string& pci_bus_id);
 
   // Reads all facts now; takes the driver a few hundred microseconds to some milliseconds.
   DeviceFacts facts() const;
-  // Only DeviceFacts::energy_j, which takes some milliseconds.
+  // Reads DeviceFacts::energy_j alone, which takes some milliseconds.
   std::optional<double> energy_j() const;
 
  private:

@@ -45,8 +45,8 @@ std::span<const std::byte> StreamOutbox::read(std::size_t i) {
   return std::as_bytes(std::span(letter->values[i], bytes_[i]));
 }
 
-// Looks at the memory itself, which costs no call of the driver; now and then asks the driver
-// whether the device still works.
+// Waits by looking at the memory itself, which costs no call of the driver; now and then asks the
+// driver whether the device still works.
 void StreamOutbox::wait() const {
   constexpr int kLooksPerQuery = 4096;
   const HostWait wait("results of its GPU");

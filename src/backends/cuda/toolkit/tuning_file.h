@@ -19,7 +19,7 @@ class TuningFile {
   TuningFile(std::string path, const std::string& device, const std::string& library);
 
   std::optional<AlgorithmBits> find(const std::string& problem) const;
-  // Throws Error{kOutput} when the file cannot be written.
+  // Stores a problem's algorithm; throws Error{kOutput} when the file cannot be written.
   void add(const std::string& problem, const AlgorithmBits& algorithm, double microseconds);
 
  private:
@@ -30,7 +30,7 @@ class TuningFile {
   void read();
   void write() const;
 
-  // owner_: the device and library, "NVIDIA H200; cuBLASLt 13.0.2".
+  // The file, and the device and library of new choices: "NVIDIA H200; cuBLASLt 13.0.2".
   const std::string path_, owner_;
   std::map<std::pair<std::string, std::string>, Choice> choices_;  // Choices by owner and problem.
 };

@@ -11,7 +11,7 @@ namespace tracestep::cuda {
 void wait_for(cudaStream_t stream);
 void wait_for(cudaEvent_t event);
 void wait_for_device();
-// For destructors: waits until nothing runs on the stream any more, and ignores errors.
+// Waits until nothing runs on the stream any more, and ignores errors: for destructors.
 void settle(cudaStream_t stream);
 
 }  // namespace tracestep::cuda

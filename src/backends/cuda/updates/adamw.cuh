@@ -157,7 +157,7 @@ __device__ inline Factors factors_of(const Rates& r) {
           .rounds_weight = r.rounds_weight};
 }
 
-// `noise`: that of the element.
+// Rounds the weight at random, by the element's `noise`.
 __device__ inline Real rounded_weight(Real p, Bits noise) {
   return scalar::StochasticRound()(p, scalar::WeightNoise()(noise));
 }
@@ -205,7 +205,7 @@ __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::i
   return p;
 }
 
-// `scale`, `apply` and `count`: nullptr where the call has none.
+// The rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
 inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                       const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
   const Attrs& attrs = call.attrs;

@@ -36,7 +36,7 @@ struct Table {
 static_assert(sizeof(Predecessors) + alignof(Table) + sizeof(Table) + sizeof(Rates) <=
               kParameterBytes);
 
-// Whole blocks begin, begin + 1, … below `end`; returns up to where they are done.
+// Updates whole blocks begin, begin + 1, … below `end`; returns the first that is left.
 __device__ std::int64_t update_whole(const Row& row, const Factors& f, unsigned warp,
                                      std::int64_t begin, std::int64_t end) {
   if (!f.apply) return begin;
@@ -97,7 +97,7 @@ CodedTensor tensor_of(const KernelCall& call, const AdamwGroups& groups, std::si
           .v = codes_of(in[3], in[5], out[2], out[4])};
 }
 
-// Only what lies in place is moved four at once; a shadow has the dtype of the gradient.
+// The dtypes, if four can move at once; kOther unless all is in place. A shadow has g's dtype.
 Pair pair_of(const CodedTensor& t) {
   for (const Codes& c : {t.m, t.v}) {
     const bool is_in_place = c.codes_new == c.codes && c.scales_new == c.scales;

@@ -17,7 +17,7 @@ constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 2;     // groups of elements in flight per thread
 constexpr int kGroup = 4;     // elements: 16 bytes of float32
 
-// Elements in groups of N: the groups first, first + stride, … below `end`.
+// Updates groups of N elements: the groups first, first + stride, … below `end`.
 template <int N>
 __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t first,
                               std::int64_t stride, std::int64_t end) {
@@ -37,7 +37,7 @@ __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t fi
 }
 
 // --- one tensor --------------------------------------------------------------------------------
-// Elements in groups of N: those from group `begin` to group `end`.
+// Updates elements in groups of N: those from group `begin` to group `end`.
 template <int N>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Predecessors before, Tensor t, Rates rates, std::int64_t begin, std::int64_t end) {
@@ -157,7 +157,7 @@ void multi_adamw(const KernelCall& call) {
   launch_table(call, table, rates);
 }
 
-// --- rounding alone ----------------------------------------------------------------------------
+// --- rounding alone: y is x, rounded by the noise of the element -------------------------------
 __global__ void __launch_bounds__(kThreads)
     stochastic_round_kernel(Predecessors before, Stream x, Stream weight, Stream gradient,
                             Stream step, Stream y, int shift, bool of_weight, std::int64_t count) {

@@ -33,7 +33,7 @@ constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 
 constexpr double kWidestLabel = 300, kNarrowLeft = 16;  // so that the axis' "0 B" has room
 constexpr double kNoAxisName = 18;                      // nothing stands above the bars
 
-// The labels if the chart names none: the visible keys in which its rows differ.
+// The columns that label bars: those the chart names, else visible keys in which rows differ.
 std::vector<std::string> named_labels(const Chart& chart, const ChartRows& rows) {
   std::vector<std::string> out = names_of(chart, "label");
   if (!out.empty() || rows.empty()) return out;
@@ -80,7 +80,7 @@ void add_to(Bar& bar, const std::string& name, double value) {
   found->value += value;
 }
 
-// Rows with one label must differ in a segment, or in what the bar adds up.
+// Fails unless rows with one label differ in a segment, or in what the bar adds up.
 void check_apart(const Chart& chart, const ChartRows& rows, const RowGroups& groups,
                  std::span<const std::string> apart) {
   for (const auto& [label, all] : groups) {
@@ -124,7 +124,7 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// The longest ones, and one for all others together.
+// Sorts bars, the longest first, and adds up those behind the first `count` to one, "N more".
 void keep_longest(std::vector<Bar>& bars, std::size_t count) {
   std::ranges::stable_sort(bars, std::greater(), &Bar::sum);
   if (bars.size() <= count) return;
@@ -146,7 +146,7 @@ std::vector<std::string> segment_names(const std::vector<Bar>& bars) {
   return in_order_of_phases(std::move(out));
 }
 
-// Bars on a logarithmic axis begin at a power of ten below the shortest.
+// The range of the axis; on a logarithmic one, bars begin at a power of ten below the shortest.
 Scale::Range range_of(const std::vector<Bar>& bars, bool is_log) {
   double high = 0, low = 1e300;
   for (const Bar& bar : bars) {
@@ -203,7 +203,7 @@ class BarDrawing {
     return out;
   }
 
-  // If there is no room beside the bars, labels stand above them.
+  // The height of a row, in which labels stand above the bars if there is no room beside them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
   void draw_bar(Svg& svg, std::size_t index, const Scale& x) const {
@@ -236,7 +236,7 @@ class BarDrawing {
              labelled(bar.sum(), column_));
   }
 
-  // The ends of the error bar are marked, and an edge separates it from its bar.
+  // Draws an error bar whose ends are marked; an edge separates it from its bar.
   static void draw_whisker(Svg& svg, double from, double to, double y) {
     svg.line("halo", from - 1, y, to + 1, y);
     svg.line("whisker", from, y, to, y);

@@ -28,15 +28,15 @@ Box plot_box(const ChartLook& look, double height);
 // The number of labels, each `pixels_of_one` wide, that fit beside each other into `pixels`.
 int tick_count(double pixels, double pixels_of_one);
 
-// Grid, ticks and names; labels that would overlap are left out.
+// Draws grid, ticks and names of both axes; labels that would overlap are left out.
 void draw_axes(Svg& svg, const Box& box, const Axis& x, const Axis& y);
 // Draws one axis: the bottom one with its name, the left one without.
 void draw_bottom_axis(Svg& svg, const Box& box, const Axis& x);
 void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
 
-// A line with the colour and name of each series under the plot, in rows that fit; nothing for a
-// single series, nor for one without a name. Returns the height of the whole drawing, which ends
-// there.
+// Draws a line with the colour and name of each series under the plot, in rows that fit; nothing
+// for a single series, nor for one without a name. Returns the height of the whole drawing, which
+// ends there.
 double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook& look, double top);
 
 // The tallest part of an axis' name and ticks below a plot, in pixels.

@@ -28,7 +28,7 @@ constexpr double kNameRow = 15, kNameMark = 16;  // of names at the ends of line
 constexpr std::size_t kMarkedPoints = 24;        // a line with more has no marks
 constexpr std::size_t kPointedAt = 150;          // and with more no notes
 
-// "tiny step", "width 64": what tells this row's line from others.
+// Says what tells this row's line from others: "tiny step", "width 64".
 std::string series_name(std::span<const std::string> columns, const ChartRows& rows,
                         std::size_t row) {
   std::string out;
@@ -85,7 +85,7 @@ class Lines {
   }
 
   bool empty() const { return series_.empty(); }
-  // Lines that lie on one another become one, with both names.
+  // Joins lines that lie on one another into one, with both names.
   void join_equal(double tolerance) {
     for (std::size_t a = 0; a < series_.size(); ++a) {
       for (std::size_t b = a + 1; b < series_.size();) {
@@ -98,7 +98,7 @@ class Lines {
       }
     }
   }
-  // Ends the axis at the next of these values.
+  // Ends the axis at the first of these values that no point exceeds.
   void reach(std::span<const double> marks) {
     for (const Series& s : series_) {
       for (const Point& p : s.points) top_ = std::max(top_, p.y);
@@ -108,7 +108,7 @@ class Lines {
   }
   const std::vector<Series>& series() const { return series_; }
 
-  // Contexts and other values on a logarithmic axis are its ticks.
+  // The axis below; contexts and other values on a logarithmic axis are its ticks.
   Axis x_axis(std::string name, const Box& box, AxisUnit unit) const {
     const Scale::Range range = range_of([](const Point& p) { return std::pair{p.x, p.x}; });
     const Scale scale(range, {box.left + 8, box.right - 8}, is_log_x_, unit);
@@ -176,7 +176,7 @@ class Lines {
       return p.x == q.x && std::abs(p.y - q.y) <= tolerance * std::max(p.y, q.y);
     });
   }
-  // "inference fp32, bf16"
+  // Joins two names without repeating what they share: "inference fp32, bf16".
   static std::string both_names(const std::string& a, const std::string& b) {
     const std::size_t last = b.rfind(' ');
     const bool is_alike = last != std::string::npos && a.starts_with(b.substr(0, last + 1));
@@ -189,7 +189,7 @@ class Lines {
   std::vector<Series> series_;
 };
 
-// How many lines that are drawn later lie on it, on half of its points or more.
+// How many lines that are drawn later cover this one, on half of its points or more.
 std::size_t covering(std::span<const Series> series, std::size_t index, const Axis& y) {
   constexpr double kLineWidth = 2.5;
   const std::vector<Point>& points = series[index].points;
@@ -204,7 +204,7 @@ std::size_t covering(std::span<const Series> series, std::size_t index, const Ax
       }));
 }
 
-// A line that others would hide is wide enough to be seen on both sides of them.
+// Draws a line; one that others would hide is wide enough to be seen on both sides of them.
 void draw_series(Svg& svg, std::span<const Series> all, std::size_t index, const Axis& x,
                  const Axis& y, const Column* column) {
   constexpr std::array kUnder = {"", " under", " under deep", " under deeper"};
@@ -236,7 +236,7 @@ void draw_series(Svg& svg, std::span<const Series> all, std::size_t index, const
   }
 }
 
-// Room at the right for the names of the lines; 0: there is none, or a name is not needed.
+// The room at the right for names of lines; 0: there is none, or names are not needed.
 double room_of_names(const std::vector<Series>& series, const ChartLook& look) {
   constexpr double kMost = 0.36;  // of the width
   if (series.size() < 2) return 0;
@@ -269,7 +269,7 @@ void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, con
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::array kCards = {24 * kGiB, 40 * kGiB, 80 * kGiB};
 
-// Their lines lie below those of the chart, their names above.
+// Draws the memory of usual cards: lines, below those of the chart, or names, above them.
 void draw_cards(Svg& svg, const Box& box, const Axis& y, bool are_names) {
   for (double card : kCards) {
     if (card > y.scale.values().high || card < y.scale.values().low) continue;
@@ -282,7 +282,7 @@ void draw_cards(Svg& svg, const Box& box, const Axis& y, bool are_names) {
   }
 }
 
-// The value that stands out of a list of times.
+// Writes the value of the longest time beside its point, if it stands out from the others.
 void draw_outlier(Svg& svg, const std::vector<Series>& series, const Axis& x, const Axis& y,
                   const Column* column) {
   constexpr double kStandsOut = 1.3;

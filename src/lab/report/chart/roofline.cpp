@@ -78,7 +78,7 @@ Roof roof_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// "1200 to 900 GFLOP/s: 3 ceilings"
+// Says the speeds of a group of ceilings: "1200 to 900 GFLOP/s: 3 ceilings".
 std::string words_of(std::span<const Ceiling> group) {
   const bool is_large = group.front().gflops >= 1e4;
   const auto value = [&](const Ceiling& c) {
@@ -101,7 +101,7 @@ void draw_roof(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const 
   }
 }
 
-// Words of ceilings that would overlap are joined. Returns their heights.
+// Writes the words of the roof, joined where they would overlap. Returns their heights.
 std::vector<double> draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x,
                                     const Axis& y) {
   const double start = std::max(x.scale.values().low, y.scale.values().low / roof.gb_per_s);
@@ -121,7 +121,7 @@ std::vector<double> draw_roof_words(Svg& svg, const Roof& roof, const Box& box, 
   return out;
 }
 
-// The longest kernels' names beside their spots, none on another or on words that are there.
+// Writes the longest kernels' names beside their spots, none on another or on words there.
 void draw_names(Svg& svg, std::span<const Kernel> kernels, std::vector<double> taken,
                 const Box& box, const Axis& x, const Axis& y) {
   constexpr double kLine = 14, kBeside = 16;

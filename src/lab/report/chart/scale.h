@@ -32,7 +32,7 @@ class Scale {
   Scale(Range values, Range pixels, bool is_log, AxisUnit unit = AxisUnit::kNumber);
 
   double at(double value) const;
-  // About `count` labelled ticks; of bytes: at round numbers of KiB, MiB, … or at powers of two.
+  // Makes about `count` labelled ticks; of bytes at round numbers of KiB, MiB, … or powers of two.
   std::vector<Tick> ticks(int count) const;
   bool is_log() const { return is_log_; }
   const Range& values() const { return values_; }
@@ -43,7 +43,7 @@ class Scale {
   AxisUnit unit_;
 };
 
-// As short as the value allows: "0.5", "20k", "1e-06", "1.5 GiB".
+// Writes a value as short as it allows: "0.5", "20k", "1e-06", "1.5 GiB".
 std::string tick_text(double value, AxisUnit unit);
 
 }  // namespace tracestep

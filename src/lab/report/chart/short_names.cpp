@@ -13,7 +13,7 @@ bool is_of_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// Without "void " at the start and every "name::" and "(anonymous namespace)::".
+// The name without "void " at its start and every "name::" and "(anonymous namespace)::".
 std::string plain(std::string name) {
   constexpr std::string_view kVoid = "void ", kAnonymous = "(anonymous namespace)";
   if (name.starts_with(kVoid)) name.erase(0, kVoid.size());
@@ -34,7 +34,7 @@ std::size_t shared_letters(const std::string& a, const std::string& b) {
   return static_cast<std::size_t>(end - a.begin());
 }
 
-// At most `count` bytes from byte `from` on, without parts of characters at the ends.
+// Cuts out at most `count` bytes from byte `from` on, without parts of characters at the ends.
 std::string part_of(const std::string& text, std::size_t from, std::size_t count) {
   const auto is_inside = [&](std::size_t i) {
     return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xc0u) == 0x80u;
@@ -61,7 +61,7 @@ Shared shared_with_others(const std::vector<std::string>& names, std::size_t i) 
   return out;
 }
 
-// The head, and the letters from byte `from` on, or from further left where these are too few.
+// Cuts a name to its head and the letters from byte `from` on, or from further left if few remain.
 std::string shortened(const std::string& name, std::size_t from) {
   const std::size_t room = kLetters - kHeadLetters - 1;
   from = std::min(std::max(from, kHeadLetters), name.size() - room);

@@ -34,7 +34,7 @@ constexpr const char* kColours[kChartColours] = {"#3b6fd4", "#e07b2a", "#2c9a6b"
                                                  "#c4417f", "#8058c8", "#b08a14",
                                                  "#3aa3b8", "#7a8494", "#d2554a"};
 
-// Tenths of a pixel.
+// Writes pixels, rounded to tenths.
 std::string px(double value) {
   return fmt::format("{:g}", std::round(value * 10) / 10);
 }
@@ -129,7 +129,7 @@ std::string Svg::finish(double width, double height, std::string_view label) con
 
 namespace {
 
-// A sentence in lines of at most `width` pixels.
+// Breaks a sentence into lines of at most `width` pixels.
 std::vector<std::string> lines_of(std::string_view title, double width) {
   constexpr double kWiderThanText = 1.25;  // a title's letters
   std::vector<std::string> out;

@@ -9,11 +9,11 @@
 namespace tracestep {
 
 inline constexpr std::size_t kChartColours = 9;
-// "f3": the class of the series `index`.
+// The class that fills with the colour of series `index`: "f3".
 std::string fill_class(std::size_t index);
 std::string stroke_class(std::size_t index);
 
-// Text for the contents of an element or an attribute.
+// Escapes a text for the contents of an element or an attribute.
 std::string xml_escaped(std::string_view text);
 
 enum class Anchor { kStart, kMiddle, kEnd };
@@ -21,7 +21,7 @@ enum class Anchor { kStart, kMiddle, kEnd };
 class Svg {
  public:
   void line(std::string_view css, double x1, double y1, double x2, double y2);
-  // `tip`: what the shape stands for; browsers show it.
+  // Draws a rectangle. `tip`: what it stands for; browsers show that.
   void rect(std::string_view css, double x, double y, double width, double height,
             std::string_view tip = {});
   void circle(std::string_view css, double x, double y, double radius, std::string_view tip = {});
@@ -33,7 +33,7 @@ class Svg {
   void open(std::string_view element, std::string_view attributes);
   void close();
 
-  // The whole drawing. `label`: what it shows, for readers that do not see it.
+  // Returns the whole drawing. `label`: what it shows, for readers that do not see it.
   std::string finish(double width, double height, std::string_view label) const;
 
  private:
@@ -42,7 +42,7 @@ class Svg {
   std::string body_, open_;
 };
 
-// A drawing of finish() as a file of its own: with its style, a ground and, above it, its title.
+// Makes a drawing of finish() a file of its own: with style, a ground and, above it, the title.
 std::string as_picture(std::string_view svg, std::string_view title = {});
 
 // An upper bound of the width that a text of 12 pixels takes.

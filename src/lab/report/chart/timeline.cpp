@@ -48,7 +48,7 @@ std::vector<Category> categories_of(const ChartRows& rows) {
   return out;
 }
 
-// An outline from the floor along `heights`, in steps of one, closed.
+// The path of a closed outline from the floor along `heights`, in steps of one.
 std::string outline(std::span<const double> heights) {
   const auto row = [](double height) { return std::lround(kUnits * (1 - height)); };
   long at = row(heights.front());
@@ -72,8 +72,8 @@ struct Stretch {
   std::size_t begin = 0;  // an index of what is drawn
 };
 
-// A step's phases mix: each has one place, where it begins. What ranks exchange, and what is
-// computed again, belongs to the phase around it.
+// One stretch for each phase, from where the phase begins, though phases mix. What ranks exchange,
+// and what is computed again, belongs to the phase around it.
 std::vector<Stretch> stretches_of(const std::vector<std::string>& phases) {
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < phases.size(); ++i) {
