@@ -77,11 +77,14 @@ function(tracestep_folder folder)
     set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")
     target_link_libraries(${target} PUBLIC tracestep_options ${arg_DEPS} ${arg_USES}
                           PRIVATE ${arg_USES_PRIVATE})
-    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${tracestep_watched}>")
-    if(tracestep_watched AND folder MATCHES "^(base|backends)")  # what most time goes to is optimized
-      target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+    set(watched ${tracestep_watched})
+    set(headers tracestep_library_headers)
+    if(tracestep_watched AND folder MATCHES "^(base|backends)")  # where tests spend their time
+      set(watched ${tracestep_watched_kernels})
+      set(headers tracestep_kernel_headers)
     endif()
-    tracestep_use_precompiled(${target} tracestep_library_headers)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${watched}>")
+    tracestep_use_precompiled(${target} ${headers})
     if(TRACESTEP_UNITY AND folder MATCHES "^(lab|course|cli|spec)$")
       tracestep_join(${target} ${sources})
     endif()

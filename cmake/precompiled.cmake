@@ -33,3 +33,7 @@ function(tracestep_use_precompiled target set)
 endfunction()
 
 tracestep_precompile(tracestep_library_headers FLAGS ${tracestep_watched} HEADERS ${tracestep_common_headers})
+if(tracestep_watched)  # a set holds for one level of optimization
+  tracestep_precompile(tracestep_kernel_headers FLAGS ${tracestep_watched_kernels}
+                       HEADERS ${tracestep_common_headers})
+endif()
