@@ -24,7 +24,7 @@ namespace {
 enum class Collective : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
 TRACESTEP_WORDS(Collective, "none", "all_reduce", "reduce_scatter", "all_gather");
 
-// A call of one rank, put where the other ranks read it.
+// A rank's call of a collective, kept where the other ranks read it.
 struct Posted {
   Collective call = Collective::kNone;
   DType dtype = DType::kF32;
@@ -50,7 +50,7 @@ class Group {
   int ranks() const { return static_cast<int>(posted_.size()); }
   const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
 
-  // Waits until every rank has put down the same call. Throws GroupEnded.
+  // Publishes a rank's call and waits for all ranks'. Throws GroupEnded, or Error if they differ.
   void post(int rank, const Posted& call) {
     {
       std::unique_lock lock(mutex_);
@@ -87,7 +87,7 @@ class Group {
   }
 
  private:
-  // Waits for the other ranks; false when `gives_up` became true before they were all there.
+  // Waits for all ranks; false if `gives_up` became true first. Ends the process at the timeout.
   template <class GivesUp>
   bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
     is_here_[static_cast<std::size_t>(rank)] = true;
@@ -142,7 +142,7 @@ class Group {
   bool ended_ = false;
 };
 
-// The groups of a run.
+// The groups of ranks of a run, each made when it is first asked for.
 class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
@@ -235,7 +235,7 @@ class LocalCommunicator final : public Communicator {
   void restart() override { groups_->restart(); }
 
  private:
-  // The address of an element.
+  // Returns the address of element `index` of a tensor that begins at `first`.
   static void* element(void* first, DType dtype, std::int64_t index) {
     return static_cast<std::byte*>(first) + index * static_cast<std::int64_t>(size_of(dtype));
   }
