@@ -61,9 +61,9 @@ struct AttentionShape {
   }
 };
 
-// Rows of documents, int64 [batch, queries] each: where the document of a place begins and ends.
-// Query i sees keys starts[i] .. i alone; causal, as many queries as keys, offset 0 and a window
-// (that of all keys where there is no other). Null: rows are one text.
+// Bounds of documents in rows, int64 [batch, queries]: where the document of a position begins and
+// where it ends (exclusive). Query i sees keys starts[i] .. i alone. The shape must be causal,
+// queries = keys, offset 0, with a window (of all keys if no other). Null: rows are one text.
 struct DocumentBounds {
   const std::int64_t *starts = nullptr, *ends = nullptr;
 };

@@ -8,8 +8,8 @@
 
 namespace tracestep::cuda {
 
-// The documents of one text of `places` rows. Bounds never fall from one place to the next, so the
-// first row of a tile has the first key and the last key of a tile the last query.
+// The documents of one entry of the batch. Bounds never fall along its `places` positions: the
+// first query of a tile has the first key of all, and the last key of a tile the last query of all.
 struct DocumentSight {
   const std::int64_t *starts, *ends;  // or null: there are none
   int places;

@@ -32,7 +32,7 @@ inline ForwardForm forward_form(const AttentionShape& shape) {
   return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
 }
 
-// Heads so wide that shared memory holds fewer keys, and O lies where Q lay.
+// The kernel for wide heads: shared memory holds fewer keys, and O takes the place of Q.
 template <class T, int kD, bool kCausal>
 struct WideForward : ForwardTraits<T, kD, 2, kD == 192 ? 112 : 80, kCausal> {
   static constexpr int kQStages = 1;
@@ -61,7 +61,7 @@ template <class T, int kD, bool kCausal,
           class Traits = TunedForward<T, kD, kCausal, ForwardForm::kPair>>
 using DividedForward = Divided<std::conditional_t<kCausal, Windowed<Traits>, Traits>>;
 
-// Three warpgroups have too few registers for tangents of 64 columns.
+// The kernel for capped scores by width: at 64, tangents leave three warpgroups too few registers.
 template <class T, int kD, bool kCausal>
 using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
                                             kD == 64   ? ForwardForm::kTeams

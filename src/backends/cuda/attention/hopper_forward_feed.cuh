@@ -13,7 +13,7 @@
 
 namespace tracestep::cuda {
 
-// Switches of a forward kernel. The ladder changes one of them at a time.
+// Compile-time switches of a forward kernel; bench/kernels/attention shows what they are worth.
 template <class TypeOf, int kD_, int kGroups_, int kN_, bool kCausal_>
 struct ForwardTraits {
   using T = TypeOf;                         // __nv_bfloat16 or __half
@@ -40,7 +40,7 @@ struct Windowed : Traits {
   static constexpr bool kWindowed = true;
 };
 
-// No limit to what windowed kernels see; sums with it do not overflow.
+// The window of windowed kernels where there is no limit; sums with it do not overflow.
 constexpr int kEveryKey = 1 << 30;
 
 struct ForwardParameters {
@@ -138,8 +138,8 @@ __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const
   return min(blocks - 1, max(0, first) / Traits::kN);
 }
 
-// A block of the cluster starts at this one of a tile's blocks of keys, counted from the last, and
-// takes every distance-th from there on.
+// Return which of a tile's blocks of keys, counted from the last, this thread block takes first,
+// and the distance from one to the next that it takes.
 template <class Traits>
 __device__ __forceinline__ int key_part() {
   return Traits::kDivided ? cluster_rank() : 0;

@@ -41,7 +41,7 @@ struct Tile {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
            (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
-  // What leads a descriptor to the step-th 16 columns (along) or 16 rows (down), when added to it.
+  // Return what to add to a descriptor to reach its step-th 16 columns (along) or 16 rows (down).
   static constexpr int along_step(int step) {
     return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
   }
@@ -55,8 +55,8 @@ struct Tile {
   }
 };
 
-// Copy rows of a head to a tile, which counts its bytes on `barrier`, and 64 rows of a tile back: a
-// box of the tensor for each panel.
+// Copy rows of a head to a tile, and count its bytes on `barrier`, or 64 rows of a tile back, by
+// the copy engine: a box of the tensor for each panel.
 template <class TileOf>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const CUtensorMap* map,
                                           std::uint32_t barrier, int row, int head, int batch) {

@@ -134,7 +134,7 @@ __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t addres
       "r"(never), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
 }
 
-// Keeps later loads from being moved before it, by a branch that is never taken.
+// Keeps later loads from being moved before this point, by a branch that is never taken.
 __device__ __forceinline__ void stay_behind(std::uint32_t x, std::uint32_t never) {
   asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, %1; @p trap; }" ::"r"(x), "r"(never));
 }

@@ -205,7 +205,7 @@ class BackwardWarp {
     return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
-  // Turns scores into probabilities, 2^kShift times their size.
+  // Turns scores into probabilities, times 2^kShift.
   __device__ __forceinline__ void exponentiate(Scores& s, const Passing& y,
                                                const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;

@@ -31,7 +31,7 @@ struct BackwardTile {
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
   }
 
-  // The first head of y that meets this one of x, and the first head of queries of the two, of all.
+  // Return the first head of y for this head of x, and its first head of queries of all batches.
   __device__ __forceinline__ int first_y_head(const BackwardParams& p) const {
     return kQueries ? head / p.group : head * p.group;
   }
