@@ -17,7 +17,7 @@ struct Ignored {
   __device__ bool is(std::int64_t other) const { return any && other == target; }
 };
 
-// The target to ignore, if operand `at` is there, by which the sum over rows is then divided.
+// Returns the target to ignore, if operand `at` is there: the count by which the sum is divided.
 Ignored ignored_by(const KernelCall& call, std::size_t at) {
   if (call.inputs.size() <= at) return {};
   return {true, call.attrs.integer("ignore_index")};
@@ -128,7 +128,7 @@ struct GradientArgs {
   FaultPlace faults;
 };
 
-// p·scale with p = exp(x - lse), and (p - 1)·scale for the target. The exponent is a multiply-add
+// Computes p·scale with p = exp(x - lse); for the target (p - 1)·scale. Exponents are multiply-adds
 // in base 2; the rounding error of lse·log2(e), common to a row, is corrected in the row's factor.
 struct RowGradient {
   float shift, scale, one;

@@ -15,7 +15,7 @@ namespace tracestep::cuda {
 
 inline constexpr unsigned kMostThreads = 1024;
 
-// `lanes` threads share a row: a power of two up to a warp, whole warps beyond.
+// How rows are dealt out: `lanes` threads share one, a power of two up to a warp, then whole warps.
 struct RowPlan {
   int lanes = 1;
   int rows_per_block = 1;
