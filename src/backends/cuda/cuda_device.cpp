@@ -103,7 +103,7 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-// While it lives, launches on the streams may be dependent ones, if `allowed`.
+// Allows programmatic dependent launches on the two streams while it lives, if `allowed`.
 class DependentLaunches {
  public:
   DependentLaunches(bool allowed, cuda::CudaStream& lane_0, cuda::CudaStream& lane_1)
@@ -269,7 +269,7 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
   }
 
-  // Called when a program could be fused; says once why none will be.
+  // Called where a program could be fused; warns once if no compiler is there to make kernels.
   void warn_without_compiler() const {
     if (fused_->problem().empty() || has_warned_) return;
     log_warn("nothing is fused: {}", fused_->problem());
@@ -347,7 +347,7 @@ CudaProbe probe_cuda() {
 
 namespace {
 
-// Makes `later` wait for what `first` has been given so far.
+// Makes stream `later` wait for the work that stream `first` has been given so far.
 void order(cudaStream_t first, cudaStream_t later) {
   cudaEvent_t event = nullptr;
   TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) maxima_kernel(Predecessors before, M
   if (threadIdx.x == 0) a.maxima[blockIdx.x] = largest;
 }
 
-// A matrix in memory.
+// A source (tiles.cuh) that reads a matrix from memory.
 template <class T>
 struct Stored {
   using Element = T;

@@ -17,7 +17,7 @@
 
 namespace tracestep::cuda::float8 {
 
-// KSide: the side of the square of codes that a thread makes.
+// Threads of a block, and the sides of a tile and of the square of codes that a thread makes.
 constexpr int kThreads = 256, kTile = kQuantizeTile, kSide = 8;
 constexpr int kPacks = kTile / kSide;  // packs in a row of a tile
 // 2^-100 as bits: what an operand of zeros has as its largest magnitude.
@@ -27,8 +27,8 @@ __device__ __forceinline__ std::uint32_t magnitude_bits_of(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
 
-// Returns the largest of the block's threads, in all of them. Magnitudes are ordered as their bits
-// are, with infinity and NaN last.
+// Returns to all threads the largest value that any thread of the block has. Magnitudes are ordered
+// as their bits are, with infinity and NaN last.
 __device__ __forceinline__ std::uint32_t block_max(std::uint32_t own, std::uint32_t* scratch) {
   own = __reduce_max_sync(0xffffffffu, own);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
@@ -68,7 +68,7 @@ __device__ __forceinline__ Pack<T, kSide> load_side(const T* from, std::int64_t 
   return out;
 }
 
-// Where codes go. Each pointer may be null: nobody reads it.
+// Where codes are written. Either pointer may be null, if nobody reads its codes.
 struct Codes {
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows]

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256, kElements = 8;  // kElements: elements of a thread
 static_assert(kNf4Block % kElements == 0);
-// Copies for kernels of what the host has.
+// The 16 values of NF4 codes, copied from the host's for kernels.
 struct Nf4Codes {
   float at[16];
   constexpr Nf4Codes() : at() {

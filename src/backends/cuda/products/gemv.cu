@@ -41,8 +41,8 @@ void share_rows(GemvArgs& a, int shares) {
       static_cast<int>(ceil_div(ceil_div(a.k, shares), round_of_warp<T>())) * round_of_warp<T>();
 }
 
-// Spreads the rows over `blocks` blocks: sets the most rows of one, by which its sums take shared
-// memory.
+// Spreads the units over `blocks` blocks, which it returns: sets the most rows of a block, for
+// whose sums it takes shared memory.
 std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   a.most_rows = static_cast<int>(ceil_div(a.units, blocks)) * a.rows_of_unit();
   return blocks;

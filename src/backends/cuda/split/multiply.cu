@@ -83,7 +83,7 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-// The bytes of the scales of a tile's rows; the next function says where these are.
+// Returns the bytes of the scales of a tile's rows, which scales_of() finds.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
 }
@@ -130,8 +130,8 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-// A thread's results within the tile of its warpgroup: 64 rows of kN, as the tensor cores leave
-// them.
+// Where a thread's result lies in the tile of its warpgroup, 64 rows of kN columns, as the tensor
+// cores leave results.
 struct ResultPlace {
   int row, column;
 };

@@ -51,8 +51,8 @@ __device__ __forceinline__ float power_of_two(int exponent) {  // -149 to 127
                                           : 1U << (exponent + 149));
 }
 
-// x · 2^-e, with e such that the largest is in [2^14, 2^15); exactly where that is in the range of
-// float32, and in two steps, since 2^-e may not be.
+// Computes x · 2^-e, with e such that the largest magnitude comes to [2^14, 2^15). It is exact
+// where the result is in the range of float32, and takes two steps, since 2^-e may not be.
 struct Scaling {
   int exponent;
   float first, second;

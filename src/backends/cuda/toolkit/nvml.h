@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Opened once per process through library(); tests construct it with their own functions.
+// NVML's functions. library() finds them once per process; tests pass functions of their own.
 class Nvml {
  public:
   // The address of a function by its name, or nullptr.

@@ -172,7 +172,7 @@ __device__ Group<N> load_group(const Tensor& t, std::int64_t i) {
   return {load<N>(t.p, i), load<N>(t.g, i), load<N>(t.m, i), load<N>(t.v, i)};
 }
 
-// Returns what p becomes.
+// Updates N elements from `i` on, stores the results, and returns the new p.
 template <int N>
 __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::int64_t i,
                                        const Group<N>& group) {
@@ -222,7 +222,7 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .has_eps_factor = step_size.shape.rank() > 0};
 }
 
-// The row of a table to which a chunk of elements belongs, where chunks are numbered through.
+// Returns the row of a table that has the chunk; chunks are numbered over all rows.
 template <class Table>
 __device__ int row_of(const Table& table, std::int32_t chunk) {
   int low = 0, high = table.count;
@@ -233,8 +233,8 @@ __device__ int row_of(const Table& table, std::int32_t chunk) {
   return low;
 }
 
-// Blocks of an update beside other kernels whose states lie in the host's memory. Each has 24 KiB
-// of reads in flight, of which PCIe 5.0 takes some 110 KiB; the other multiprocessors stay free.
+// The most blocks of an update beside other kernels with states in the host's memory. Each has 24
+// KiB of reads in flight, of which PCIe 5.0 takes some 110 KiB; other multiprocessors stay free.
 constexpr unsigned kBlocksOnLink = 16;
 
 inline bool lies_on_host(const void* data) {
