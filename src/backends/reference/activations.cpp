@@ -54,7 +54,7 @@ void gelu_grad(const KernelCall& call) {
   });
 }
 
-// The normal distribution Φ, by the error function of the standard library.
+// Returns the normal distribution Φ(x), by the error function of the standard library.
 double normal_cdf(double x) {
   return std::erfc(-x / std::numbers::sqrt2) / 2;
 }

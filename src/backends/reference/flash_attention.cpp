@@ -29,7 +29,7 @@ struct Tile {
   double operator()(std::int64_t r, std::int64_t c) const { return row(r)[c]; }
 };
 
-// Adds y += weight · x, of rows of n.
+// Adds weight · x to y, both rows of n elements.
 void add_scaled(double weight, const double* x, double* y, std::int64_t n) {
   for (std::int64_t d = 0; d < n; ++d) y[d] += weight * x[d];
 }
@@ -238,7 +238,7 @@ void flash_attention(const KernelCall& call) {
 
 // --- backward: algorithm 2 ---------------------------------------------------------------------
 
-// A tile of keys and values, and what grows for it.
+// A tile of keys and values, and the sums of its gradients.
 struct KeyTile {
   std::int64_t first;
   Tile k, v, dk, dv;
