@@ -28,7 +28,7 @@ struct Launched {
 // step's variables, because other launchers' and Slurm's variables do not say to which process they
 // belong. Throws Error{kUsage} for a malformed or missing variable.
 std::optional<Launched> launched();
-// The first host in a list as Slurm writes it: "node03-ib" for "node[03-05,9]-ib,other".
+// Returns the first host in a list as Slurm writes it: "node03-ib" for "node[03-05,9]-ib,other".
 std::string first_host(std::string_view hosts);
 
 namespace env {

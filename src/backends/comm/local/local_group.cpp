@@ -37,7 +37,7 @@ struct Posted {
   }
 };
 
-// State that the ranks of a group share.
+// What the ranks of a group share: their calls, and the means to wait for one another.
 class Group {
  public:
   Group(const RankGroup& kind, std::int64_t first, double timeout_s)
@@ -67,7 +67,7 @@ class Group {
     }
   }
 
-  // Waits until every rank has its result. Those that have put down a call all come here, also when
+  // Waits until every rank has its result. Ranks that have posted a call all come here, also when
   // the group has ended: their tensors are read and written until then.
   void finish(int rank) {
     std::unique_lock lock(mutex_);
@@ -147,7 +147,7 @@ class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
 
-  // The group of this kind that `rank` is in, made if it is not there yet.
+  // Returns the group of this kind that `rank` is in, made if it is not there yet.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
     const std::int64_t first = group.first_of(rank);
@@ -170,7 +170,7 @@ class Groups {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // `rank` is the rank of the run.
+  // Makes the communicator of rank `rank` of the run in its group of this kind.
   LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
       : groups_(std::move(groups)),
         group_(&groups_->of(rank, kind)),

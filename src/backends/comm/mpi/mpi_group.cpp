@@ -36,7 +36,7 @@ struct Posted {
   friend bool operator==(const Posted&, const Posted&) = default;
 };
 
-// A tensor that is cut into chunks: the c-th chunk of every rank's part.
+// Cuts the parts of a tensor, one for each rank, into chunks of at most kChunkBytes.
 class Chunks {
  public:
   Chunks(const TensorRef& whole, int ranks)
@@ -122,7 +122,7 @@ class MpiGroup final : public Communicator {
   Processes* processes() const override { return &world_; }
 
  private:
-  // The process that has place `rank` in the group.
+  // Returns the process that has place `rank` in the group.
   int process(int rank) const { return static_cast<int>(first_ + rank * kind_.stride); }
 
   // Waits until all ranks have called a collective; throws Error if they called different ones.

@@ -29,7 +29,7 @@ bool is_loopback(const in_addr& address) {
   return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// The first address of a host; nullopt and `problem` if the host is unknown.
+// Returns the first address of a host; nullopt and `problem` if the host is unknown.
 std::optional<in_addr> resolve(const std::string& host, std::string& problem) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
