@@ -116,7 +116,7 @@ bool is_aligned(const OperandSpec& x) {
   return out;
 }
 
-// The family of kernels for a call. `q`: the index of q among the inputs; k follows it.
+// Returns the family of kernels for a call. `q`: the index of q among the inputs; k follows it.
 AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStream& stream) {
   const auto may_be_read_at_once = [](const OperandSpec& x) {
     // lse is a float32 tensor beside 16-bit ones, bounds of documents are read one by one

@@ -187,7 +187,7 @@ struct HeadOfKeys {
 struct Running {
   float top = -INFINITY, total = 0.0f, sum[kEight] = {};
 
-  // Raises the maximum to `next`; returns the factor that this puts on the sums so far.
+  // Raises the maximum to `next`; returns the factor by which the sums so far are to be multiplied.
   __device__ float raise(float next) {
     const float higher = fmaxf(top, next);
     const float factor = higher == -INFINITY ? 1.0f : fast_exp2(top - higher);
@@ -206,7 +206,7 @@ struct Running {
 #pragma unroll
     for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
   }
-  // Joins what the lane `offset` away has seen.
+  // Joins the maximum and the sums of the lane `offset` away to those of this one.
   __device__ void join_lane(int offset) {
     const float other = __shfl_xor_sync(~0u, top, offset);
     const float higher = fmaxf(top, other);
@@ -219,7 +219,7 @@ struct Running {
   }
 };
 
-// Keys [low, high) of this block, for rows whose queries are [first, last].
+// The keys [low, high) that this block reads for rows whose queries are [first, last].
 struct KeyRange {
   int low, high;
 

@@ -180,7 +180,7 @@ struct Token {
     }
   }
 
-  // Adds the cached keys and values that were loaded; only those in [low, high) exist.
+  // Adds the loaded keys and values to the running sums; only those in [low, high) are seen.
   __device__ void see_cached(int base, int low, int high) {
     float scores[kRows][kAhead];
 #pragma unroll

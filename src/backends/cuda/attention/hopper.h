@@ -8,7 +8,7 @@
 
 namespace tracestep::cuda {
 
-// Checks dtype and width only; the caller must check alignment.
+// True if the kernels take the dtype, width, sizes and scale; the caller must check alignment.
 bool hopper_supports(const AttentionShape& shape);
 
 cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream);

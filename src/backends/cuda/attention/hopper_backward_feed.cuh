@@ -126,7 +126,7 @@ struct BackwardTile {
     }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
-  // How many blocks of keys add to dQ of a block of queries before this one does.
+  // Returns how many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
     if (Traits::kWindowed) {
       const int query = query_block * Traits::kM;

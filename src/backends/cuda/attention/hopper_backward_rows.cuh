@@ -42,7 +42,7 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
   return sum;
 }
 
-// Makes delta and LSE of 64 rows per block, 16 lanes of 8 elements (twice if width > 128) per row.
+// Makes delta and LSE of 64 rows per block, 16 lanes to a row; clears their dQ sums and a turn.
 template <class T>
 __global__ void __launch_bounds__(256)
     prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {

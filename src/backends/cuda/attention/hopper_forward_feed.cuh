@@ -121,14 +121,14 @@ __device__ __forceinline__ ForwardTile forward_tile(const ForwardParameters& p, 
           .head_of_all = head_of_all};
 }
 
-// Blocks of keys that rows up to `last_row` see; at least one, even if it is all masked.
+// Returns how many blocks of keys rows up to `last_row` see; at least one, even if all masked.
 template <class Traits>
 __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
   const int keys = Traits::kCausal ? min(p.keys, last_row + 1 + p.offset) : p.keys;
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// The first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
+// Returns the first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
 template <class Traits>
 __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const ForwardTile& tile,
                                                int blocks) {

@@ -59,7 +59,7 @@ inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks)
   return {equal_sections(heads, 2 * most / key_blocks), 0};
 }
 
-// How many blocks of a cluster divide the queries of a block of keys: as many as leave no
+// Returns how many blocks of a cluster divide the queries of a block of keys: as many as leave no
 // multiprocessor idle, and twice as many under a causal mask, where the longest decides, if that is
 // two, or if walks are long and seldom wait for their turn at dQ. A part has at least four steps,
 // without which summing up costs more than it gains.

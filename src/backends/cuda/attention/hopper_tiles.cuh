@@ -10,7 +10,7 @@
 
 namespace tracestep::cuda {
 
-// The widest swizzle whose panels divide a row of D elements: 128, 64 or 32 bytes.
+// Returns the widest swizzle whose panels divide a row of D elements: 128, 64 or 32 bytes.
 constexpr int swizzle_bytes(int width) {
   return width % 64 == 0 ? 128 : width % 32 == 0 ? 64 : 32;
 }
@@ -24,15 +24,15 @@ struct Tile {
   static constexpr int kBytes = kPanels * kPanelBytes;
   static_assert(kWidth % kColumns == 0 && kRows % 8 == 0);
 
-  // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
-  // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
+  // The swizzle mode in a matrix descriptor (PTX, "Matrix Descriptor Format": the address, two
+  // strides in 16-byte units, and the mode): 1 for 128 bytes, 2 for 64, 3 for 32.
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // The address as a descriptor has it: without what names a block of the cluster, above 18
-  // bits.
+  // Returns the address as a descriptor has it: without the bits above the 18th, which name a block
+  // of the cluster.
   static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
     return (address & 0x3FFFF) >> 4;
   }
-  // The descriptor of an operand whose K axis runs along a row, or down the rows.
+  // Return the descriptor of an operand whose K axis runs along a row, or down the rows.
   static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
            place(address);
@@ -47,7 +47,7 @@ struct Tile {
   }
   static constexpr int down_step(int step) { return step * 16 * kSwizzle / 16; }
 
-  // Byte offset of eight columns (chunk) of a row.
+  // Returns the byte offset of eight columns (chunk) of a row.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     constexpr int kChunks = kColumns / 8;
     const int twist = row / (128 / kSwizzle) % kChunks;

@@ -120,7 +120,7 @@ class WideKeysConsumer {
     wgmma_commit();
   }
 
-  // Takes a step, whose scores are there; the sum of the step before may be in flight.
+  // Takes a step over a block of queries, whose scores are there; the last sum may be in flight.
   __device__ __forceinline__ void step(const BackwardTile<Traits>& tile, BackwardWalk<Traits>& walk,
                                        bool is_first) {
     pin(s_);

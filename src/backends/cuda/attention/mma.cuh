@@ -178,8 +178,8 @@ struct LaneOffsets {
     columns_chunk = static_cast<std::uint32_t>((lane >> 3 & 1) ^ Layout::swizzle(column)) << 4;
   }
 
-  // The same offsets, which the compiler takes for new ones in every step of a loop: what is
-  // computed from them does not occupy registers across the loop. Steps stay below 2^30.
+  // Returns the same offsets, which the compiler takes for new ones in every step of a loop: what
+  // is computed from them does not occupy registers across the loop. Steps stay below 2^30.
   __device__ __forceinline__ LaneOffsets in(int step) const {
     LaneOffsets offsets = *this;
     offsets.rows_chunk += static_cast<std::uint32_t>(step) >> 30 << 24;

@@ -61,7 +61,7 @@ struct BackwardTile {
   }
 
  private:
-  // The first key that a query sees, and the first query behind those that see a key.
+  // Return the first key that a query sees, and the first query behind those that see a key.
   __device__ __forceinline__ int begin_of(const BackwardParams& p, int query) const {
     return documents(p).first_key(query, query + p.offset - p.window + 1);
   }

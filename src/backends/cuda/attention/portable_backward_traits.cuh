@@ -79,8 +79,8 @@ __device__ __forceinline__ BackwardScaling with_cap(BackwardScaling s, float cap
   return s;
 }
 
-// The scaling for a kernel that makes kG. `batch_head` is the head of its resident rows over the
-// whole batch: of queries for kQueries, else of keys.
+// Returns the scaling for a kernel that makes kG. `batch_head` is the head of its resident rows
+// over the whole batch: of queries for kQueries, else of keys.
 template <class E, Gradient kG>
 __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p, int batch_head) {
   BackwardScaling s;
