@@ -74,7 +74,7 @@ cudaDeviceProp open_device(int index) {
   return properties;
 }
 
-// The address of a GPU on the bus: "0000:1B:00.0".
+// Returns the address of a GPU on the bus: "0000:1B:00.0".
 std::string pci_address(int index) {
   char text[32] = "";
   TRACESTEP_CUDA(cudaDeviceGetPCIBusId(text, sizeof(text), index));
@@ -261,9 +261,9 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
                           : make_plain_allocator(name, source);
   }
 
-  // The stream of lane 1 or 2. On lane 1 collectives go first: they hold few multiprocessors, and
-  // the other ranks wait for them. Updates, the work of a device that runs alone, take what lane 0
-  // leaves free. Lane 2 is for copies to the host's memory, beside those from there.
+  // Returns the stream of lane 1 or 2. On lane 1 collectives go first: they hold few
+  // multiprocessors, and other ranks wait for them. Updates, the work of a device that runs alone,
+  // take what lane 0 leaves. Lane 2 is for copies to the host's memory, beside those from there.
   cudaStream_t handle_beside(int lane) const {
     if (lane == 2) return stream_out_.handle();
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();

@@ -159,8 +159,8 @@ class GatedConsumer {
     bulk_commit();
   }
 
-  // --- gradients: panel by panel, with those of gate and up beside them in one of two buffers,
-  // where the gradients take their place
+  // --- gradients: panel by panel; those of gate and up are read to one of two buffers, where their
+  // gradients then replace them
   __device__ __forceinline__ std::uint32_t buffer_of(int panel) const {
     return panels_ + 2 * panel * Panel::kBytes;
   }

@@ -38,7 +38,7 @@ Int whole(double x) {
   return static_cast<Int>(x);
 }
 
-// The bits of `x` in `dtype`, in the low bytes.
+// Returns the bits of `x` in `dtype`, in the low bytes.
 std::uint64_t bits_of(double x, DType dtype) {
   const auto real = static_cast<float>(x);
   switch (dtype) {

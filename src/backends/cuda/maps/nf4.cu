@@ -20,7 +20,7 @@ struct Nf4Codes {
 __constant__ Nf4Codes kCodes;
 __constant__ DynamicValues kDynamic;  // a warp reads four of them
 
-// Widens codes, [count/8] words of 8 codes, to w: [count].
+// Writes w: [count], the numbers for which the codes stand, [count/8] words of 8 codes.
 __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,

@@ -41,7 +41,7 @@ struct SortShared {
   unsigned totals[kSortWarps];
 };
 
-// Members as the indices say; the row of a bad index is `rows`, which sorts behind all others.
+// Makes member i of index i; the row of a bad index is `rows`, which sorts behind all others.
 struct FromIndices {
   Indices indices;
   unsigned rows;

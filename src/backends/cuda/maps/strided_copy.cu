@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The dimension along which the source is dense while the destination is not, or 0.
+// Returns the dimension along which the source is dense while the destination is not, or 0.
 int tiled_dimension(const Walk<2>& walk) {
   if (walk.rank < 2 || walk.strides[0][1] != 1 || walk.strides[0][0] <= 1) return 0;
   if (walk.sizes[0] < kLeastTiled) return 0;

@@ -32,8 +32,8 @@ std::int64_t batch_stride(const OperandSpec& x) {
   return 0;
 }
 
-// The operand as the library takes it: with one row (column) the stride between rows (columns) is
-// arbitrary, but the library requires one that is at least as long as a row.
+// Returns the operand as the library takes it: with one row (column) the stride between rows
+// (columns) is arbitrary, but the library requires one that is at least as long as a row.
 Matrix as_matrix(const OperandSpec& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
   const std::int64_t row_stride = x.strides.back(1), column_stride = x.strides.back(0);
@@ -55,7 +55,7 @@ bool has_bias(const KernelSpec& spec) {
   return spec.inputs.size() == 3 && spec.inputs[2].shape.rank() == 1;
 }
 
-// The product that computes `spec`, whose results and k are not empty.
+// Returns the problem that computes `spec`, whose results and k are not empty.
 GemmProblem problem_of(const KernelSpec& spec) {
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
   const bool ta = spec.attrs.flag("transpose_a"), tb = spec.attrs.flag("transpose_b");
@@ -299,7 +299,7 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
-// The problem of a product of 8-bit codes, both stored along K, alone or added to a tensor.
+// Returns the problem of a product of 8-bit codes stored along K, alone or added to a tensor.
 GemmProblem scaled_problem(const KernelSpec& spec) {
   constexpr std::size_t kAddend = 4;
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];

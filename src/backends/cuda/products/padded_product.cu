@@ -91,7 +91,7 @@ std::byte* at(const void* workspace, std::int64_t offset) {
   return static_cast<std::byte*>(const_cast<void*>(workspace)) + offset;
 }
 
-// The rows of an operand as it is stored.
+// Returns the rows of an operand as it is stored.
 Rows stored(const void* data, bool is_transposed, std::int64_t rows, std::int64_t columns,
             std::int64_t leading) {
   if (is_transposed) std::swap(rows, columns);

@@ -140,7 +140,7 @@ struct RowGradient {
     one = 1.0f + lost;
   }
 
-  // The gradient of a pack. `hit`: which element is the target, outside [0, kPack<T>) if none is.
+  // Returns the gradient of a pack. `hit`: which element is the target; outside the pack if none.
   template <class T>
   __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
     constexpr int kSize = kPack<T>;
@@ -159,7 +159,7 @@ struct RowGradient {
 };
 
 // Makes the gradient. blockIdx.y and z: which part of a long row. Packs are aligned in the logits.
-// No loop: what its turns share would be waited for before the first loads of the row.
+// There is no loop: values that its turns share would delay the first loads of the row.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
     cross_entropy_grad_kernel(Predecessors before, GradientArgs args) {

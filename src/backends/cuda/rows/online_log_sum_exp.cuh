@@ -77,7 +77,7 @@ struct OnlineSum {
   }
 };
 
-// A lane's part of the online sum over [0, visible) of a row; elements times `sign` (1 or -1).
+// Returns a lane's part of the sum over [0, visible) of a row, of elements times `sign` (1, -1).
 template <bool kWhole, class T>
 __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::int64_t width,
                                        float sign, float c, int lane, int lanes) {

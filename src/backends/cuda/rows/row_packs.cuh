@@ -137,7 +137,7 @@ struct RowPack {
   }
 };
 
-// The largest element of all packs.
+// Returns the largest element of all packs; NaN wins.
 template <class T, int kCount>
 __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   constexpr int kWords = RowPack<T>::kWords;

@@ -20,7 +20,7 @@ struct SplitOperands {
   SplitOperand a, b;
   std::int64_t m, n, k;
 
-  // An element of the product in float32, with infinities and NaN as IEEE has them.
+  // Returns an element of the product in float32, with infinities and NaN as IEEE has them.
   __device__ __forceinline__ float exact(std::int64_t batch, std::int64_t row,
                                          std::int64_t column) const {
     const std::int64_t a_step = a.is_down ? a.leading : 1, b_step = b.is_down ? b.leading : 1;
@@ -64,7 +64,7 @@ struct SplitTile {
   int row, column, batch, share, begin, end;  // blocks of K
 };
 
-// The place of a tile: eight rows of tiles go together, so that operands stay in the L2 cache.
+// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
 template <int kN>
 __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int index) {
   constexpr int kRowsTogether = 8;

@@ -41,7 +41,7 @@ struct SplitSource {
 // Fills the parts of all sources, in one launch (parts.cu). At most three sources.
 cudaError_t split_sources(std::span<const SplitSource> sources, const LaunchStream& stream);
 
-// Bits of the magnitude; they are ordered as magnitudes are, with infinity and NaN last.
+// Returns the bits of the magnitude; they are ordered as magnitudes are, infinity and NaN last.
 __device__ __forceinline__ std::uint32_t magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffU;
 }
@@ -63,7 +63,7 @@ struct Scaling {
         second(power_of_two(-exponent + exponent / 2)),
         is_finite(largest < 0x7f800000U) {}
   __device__ __forceinline__ float operator()(float x) const { return x * first * second; }
-  // The scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
+  // Returns the scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
   __device__ __forceinline__ float scale() const {
     return is_finite ? power_of_two(exponent) : __uint_as_float(0x7fffffffU);
   }

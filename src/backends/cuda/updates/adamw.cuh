@@ -106,7 +106,7 @@ __device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>
   }
 }
 
-// The value of a rank-0 operand, or element i of a short one; `fallback` when there is none.
+// Returns a rank-0 operand's value, or element i of a short one; `fallback` if there is none.
 __device__ inline float scalar_of(const Stream& scalar, float fallback, std::int64_t i = 0) {
   if (scalar.data == nullptr) return fallback;
   return widened<1>(load<1>(scalar, i), scalar.dtype).at[0];
@@ -205,7 +205,7 @@ __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::i
   return p;
 }
 
-// The rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
+// Returns the rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
 inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                       const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
   const Attrs& attrs = call.attrs;
@@ -242,8 +242,8 @@ inline bool lies_on_host(const void* data) {
   return cudaPointerGetAttributes(&found, data) == cudaSuccess && found.type == cudaMemoryTypeHost;
 }
 
-// Blocks of a grid for `work` items, of which a block does `per_block` at a time; a multiprocessor
-// holds `resident` blocks, and `m` is where the first moment lies.
+// Returns the blocks of a grid for `work` items, of which a block does `per_block` at a time; a
+// multiprocessor holds `resident` blocks, and `m` is where the first moment lies.
 inline unsigned update_blocks(const KernelCall& call, const void* m, std::int64_t work,
                               std::int64_t per_block, int resident) {
   const unsigned blocks = blocks_for(call, work, per_block, resident, 8);

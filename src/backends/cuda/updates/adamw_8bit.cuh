@@ -78,7 +78,7 @@ __device__ inline Updated update_lane(const Factors& f, bool rounds_weight,
   return out;
 }
 
-// Four neighbours as they are stored.
+// Four neighbouring elements as they are stored: weights, gradients, and codes of the moments.
 template <class W, class G>
 struct Lane {
   Pack<W, kFour> p;
