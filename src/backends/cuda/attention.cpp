@@ -20,8 +20,8 @@ AttentionDType dtype_of(DType dtype) {
   }
 }
 
-// The axes of an operand [..., H, T, D] or of a result [..., T, H, D]: which count heads, and which
-// counts rows.
+// The indices of the axes that count rows (tokens), heads and batch entries of an operand [..., H,
+// T, D], or of a token-major result [..., T, H, D].
 struct Axes {
   int rows, heads, batch;  // -1: there is none
 
@@ -62,8 +62,8 @@ AttentionShape shape_of(const Attrs& attrs, const Operand& q, const Operand& k,
   return out;
 }
 
-// The bounds of documents of an entry of for_each_outer(); `at`: their index among inputs. Makes
-// all keys the window where there is none, as only windowed kernels know documents.
+// Returns the bounds of documents, inputs `at` and `at + 1`, in an entry of for_each_outer(); sets
+// a missing window to all keys, as only windowed kernels know documents. {} without such inputs.
 template <class FirstOf>
 DocumentBounds bounds_of(const KernelCall& call, std::size_t at, AttentionShape& shape,
                          const FirstOf& first_of) {
@@ -116,7 +116,7 @@ bool is_aligned(const OperandSpec& x) {
   return out;
 }
 
-// The family of kernels for a call. `q`: the index of q among the inputs; k follows it.
+// Returns the family of kernels for a call. `q`: the index of q among the inputs; k follows it.
 AttentionFamily family_of(const KernelSpec& spec, std::size_t q, const CudaStream& stream) {
   const auto may_be_read_at_once = [](const OperandSpec& x) {
     // lse is a float32 tensor beside 16-bit ones, bounds of documents are read one by one
@@ -157,7 +157,7 @@ void flash_attention_kernel(const KernelCall& call, const AttentionFamily& famil
   });
 }
 
-// Sets all gradients to zero, as without queries or keys.
+// Sets all gradients to zero, which they are where there are no queries or no keys.
 void clear_results(const KernelCall& call) {
   for (const TensorRef& x : call.outputs) {
     if (x.data != nullptr && x.count() > 0) clear(call, x);

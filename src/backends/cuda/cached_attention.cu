@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   store_joined<T>(a, joined, batch, key_head, first_row);
 }
 
-// Makes one row of the result from its parts, each in the order of its keys.
+// Joins the parts of each row of the result, in the order of their keys; a block makes a row.
 template <class T>
 __global__ void join_parts_kernel(Predecessors before, CachedArgs a) {
   before.wait();
@@ -194,7 +194,7 @@ void run(const KernelCall& call, CachedArgs a, const AttentionSizes& sizes) {
   launch(call, {.blocks = static_cast<unsigned>(rows), .threads = 64}, join_parts_kernel<T>, a);
 }
 
-// True if every row begins at a whole pack and consists of whole packs.
+// True if every row begins at a multiple of 16 bytes and has a multiple of eight elements.
 bool has_packs(const TensorRef& x) {
   const std::int64_t pack = 16 / static_cast<std::int64_t>(size_of(x.dtype));
   bool all = is_aligned(x.data, 16) && x.shape.back() % kEight == 0;

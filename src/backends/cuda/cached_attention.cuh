@@ -48,7 +48,7 @@ struct CachedArgs {
   __device__ int rows() const { return group * queries; }  // rows that share a head of keys
 };
 
-// One query of a head; the heads of a group lie side by side.
+// The head and the query of a row of those that share a head of keys; the group's heads alternate.
 struct RowAt {
   int head, query;
   bool is_there;
@@ -75,7 +75,7 @@ __device__ void load_eight(const T* row, int first, int width, bool as_packs,
   for (int i = 0; i < kEight; ++i) out[i] = first + i < width ? to_float(row[first + i]) : 0.0f;
 }
 
-// Reads `count` angles from `first` on, at most four of them; zeros behind these.
+// Reads the first four of `count` cosines or sines from `first` on; zeros where there are fewer.
 __device__ inline float4 four_angles(const void* angles, DType dtype, int first, int count) {
   const auto read = [&](const auto* from) {
     float4 out{0.0f, 0.0f, 0.0f, 0.0f};
@@ -102,7 +102,7 @@ __device__ void turn_pair(float& low, float& high, float cos, float sin) {
   high = to_float(from_float<T>(a * sin + b * cos));
 }
 
-// Turns elements [first, first + 8) of the head of new token `i`, rounded as they are stored.
+// Rotates elements [first, first + 8) of a head of new token `i`, rounded as they are stored.
 template <class T>
 __device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
   const int pairs = (a.turned - first) / 2;  // pairs from `first` on
@@ -171,7 +171,7 @@ struct HeadOfKeys {
     turn_eight<T>(a, fresh, first, key);
   }
 
-  // Writes the new keys and values among [begin, end), `step` of them at a time.
+  // Writes the new keys and values among [begin, end) to the cache, `step` of them at a time.
   __device__ void keep(int begin, int end, int slot, int step, int first) const {
     for (int j = ::max(begin, position) + slot; j < ::min(end, position + a.queries); j += step) {
       float key[kEight], value[kEight];
@@ -183,11 +183,11 @@ struct HeadOfKeys {
   }
 };
 
-// Softmax and weighted sum of the keys seen so far, scores in powers of two.
+// The running softmax and weighted sum over the keys seen so far; scores are exponents of two.
 struct Running {
   float top = -INFINITY, total = 0.0f, sum[kEight] = {};
 
-  // Raises the maximum to `next`; returns the factor that this puts on the sums so far.
+  // Raises the maximum to `next`; returns the factor by which the sums so far are to be multiplied.
   __device__ float raise(float next) {
     const float higher = fmaxf(top, next);
     const float factor = higher == -INFINITY ? 1.0f : fast_exp2(top - higher);
@@ -206,7 +206,7 @@ struct Running {
 #pragma unroll
     for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
   }
-  // Joins what the lane `offset` away has seen.
+  // Joins the maximum and the sums of the lane `offset` away to those of this one.
   __device__ void join_lane(int offset) {
     const float other = __shfl_xor_sync(~0u, top, offset);
     const float higher = fmaxf(top, other);
@@ -219,7 +219,7 @@ struct Running {
   }
 };
 
-// Keys [low, high) of this block, for rows whose queries are [first, last].
+// The keys [low, high) that this block reads for rows whose queries are [first, last].
 struct KeyRange {
   int low, high;
 

@@ -49,7 +49,7 @@ __device__ inline float of_block([[maybe_unused]] const float* place, [[maybe_un
   return x;
 }
 
-// Neighbouring elements that are rotated together.
+// Two neighbouring elements that are rotated together, and the cosine and sine of their angle.
 template <class T>
 struct PairOf {
   RowPack<T, 2> both;
@@ -120,7 +120,7 @@ struct Token {
     }
   }
 
-  // Loads the token's own rows, and beside them its position, which it returns.
+  // Loads the token's q, k and v to shared memory, q and k rotated, and returns its position.
   __device__ std::int64_t load_token() {
     constexpr int kPairs = kWidth / 2, kThreads = kWarps * kWarp;
     constexpr int kCount = ((kRows + 1) * kPairs + kThreads - 1) / kThreads;
@@ -152,7 +152,7 @@ struct Token {
     return position;
   }
 
-  // The score of the key for query row `r`, capped: a product, summed over the lanes of the key.
+  // Returns the key's score for query row `r`, capped, summed over the lanes that share the key.
   __device__ float score(int r, const float (&key)[kEight]) const {
     const auto* const q = reinterpret_cast<const float4*>(&shared.q[r][d]);
     const float4 low = q[0], high = q[1];
@@ -180,7 +180,7 @@ struct Token {
     }
   }
 
-  // Adds the cached keys and values that were loaded; only those in [low, high) exist.
+  // Adds the loaded keys and values to the running sums; only those in [low, high) are seen.
   __device__ void see_cached(int base, int low, int high) {
     float scores[kRows][kAhead];
 #pragma unroll
@@ -248,7 +248,7 @@ struct Token {
     __syncthreads();
   }
 
-  // Calls f(row, element) for all of the block, every `step`-th element, from the `from`-th on.
+  // Calls f(row, element) for one element per thread in every `step`-th round, from round `from`.
   template <class F>
   __device__ void for_elements(int from, int step, F f) const {
     for (int i = from * kWarps * kWarp + thread; i < kRows * kWidth; i += step * kWarps * kWarp) {

@@ -17,7 +17,7 @@ constexpr int kThreads = 512;
 
 __global__ void empty_kernel() {}
 
-// Copies packs, four of a thread in flight.
+// Copies packs of 16 bytes; each thread has four in flight.
 __global__ void copy_packs(const uint4* x, uint4* y, std::int64_t packs) {
   const std::int64_t block = std::int64_t{kThreads} * 4;
   for (std::int64_t first = blockIdx.x * block + threadIdx.x; first < packs;

@@ -34,11 +34,11 @@ struct CudaCeilings {
 // afterwards. `cuda` must come from make_cuda_device().
 CudaCeilings measure_cuda_ceilings(Device& cuda);
 
-// The ceilings for steps in `precision`; and the TFLOP/s of matrix products in it, 0: not measured.
+// Return the ceilings for steps in `precision`, and the TFLOP/s of its products; 0: not measured.
 Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
 
-// Measure one rate or time each, with which kernels and issue times are compared.
+// Measure one ceiling each: bytes copied per second, a launch's and a product's time on the host.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
 double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);

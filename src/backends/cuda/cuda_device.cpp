@@ -74,7 +74,7 @@ cudaDeviceProp open_device(int index) {
   return properties;
 }
 
-// The address of a GPU on the bus: "0000:1B:00.0".
+// Returns the address of a GPU on the bus: "0000:1B:00.0".
 std::string pci_address(int index) {
   char text[32] = "";
   TRACESTEP_CUDA(cudaDeviceGetPCIBusId(text, sizeof(text), index));
@@ -103,7 +103,7 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-// While it lives, launches on the streams may be dependent ones, if `allowed`.
+// Allows programmatic dependent launches on the two streams while it lives, if `allowed`.
 class DependentLaunches {
  public:
   DependentLaunches(bool allowed, cuda::CudaStream& lane_0, cuda::CudaStream& lane_1)
@@ -261,15 +261,15 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
                           : make_plain_allocator(name, source);
   }
 
-  // The stream of lane 1 or 2. On lane 1 collectives go first: they hold few multiprocessors, and
-  // the other ranks wait for them. Updates, the work of a device that runs alone, take what lane 0
-  // leaves free. Lane 2 is for copies to the host's memory, beside those from there.
+  // Returns the stream of lane 1 or 2. On lane 1 collectives go first: they hold few
+  // multiprocessors, and other ranks wait for them. Updates, the work of a device that runs alone,
+  // take what lane 0 leaves. Lane 2 is for copies to the host's memory, beside those from there.
   cudaStream_t handle_beside(int lane) const {
     if (lane == 2) return stream_out_.handle();
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
   }
 
-  // Called when a program could be fused; says once why none will be.
+  // Called where a program could be fused; warns once if no compiler is there to make kernels.
   void warn_without_compiler() const {
     if (fused_->problem().empty() || has_warned_) return;
     log_warn("nothing is fused: {}", fused_->problem());
@@ -347,7 +347,7 @@ CudaProbe probe_cuda() {
 
 namespace {
 
-// Makes `later` wait for what `first` has been given so far.
+// Makes stream `later` wait for the work that stream `first` has been given so far.
 void order(cudaStream_t first, cudaStream_t later) {
   cudaEvent_t event = nullptr;
   TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

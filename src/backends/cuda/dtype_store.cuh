@@ -22,8 +22,8 @@ __device__ inline Int to_whole(float x) {
   }
 }
 
-// Rounds to nearest even; integers wrap around, and bool is whether x is not 0. Generators give
-// doubles.
+// Converts to To: floats to floats rounds to nearest even, floats to integers is to_whole(),
+// integers wrap around, and bool is whether x is not 0. Generators give doubles.
 template <class To, class From>
 __device__ inline To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {

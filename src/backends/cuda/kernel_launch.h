@@ -30,7 +30,7 @@ struct LaunchSize {
   unsigned cluster = 1;       // The thread blocks of a cluster along x (compute capability 9.0).
 };
 
-// The number of multiprocessors of the current device.
+// Returns the number of multiprocessors of the current device.
 inline int multiprocessor_count() {
   static const int count = [] {
     int device = 0, n = 1;

@@ -67,7 +67,7 @@ void add_fused_kernels(KernelTable& table);
 void add_unary_kernels(KernelTable& table);
 void add_binary_kernels(KernelTable& table);
 void add_comparison_kernels(KernelTable& table);
-// Runs one kernel that reads all operands, however many there are.
+// Runs the op global_norm by a kernel that reads all operands, however many there are.
 void global_norm(const KernelCall& call);
 // Runs the transpose of gather, whose sums need a fixed order, and scatter_add_to.
 void scatter_add(const KernelCall& call);

@@ -37,8 +37,8 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// How many blocks to launch for `work` items of which a block does `per_block` at a time; at most
-// `waves` times what the device holds: kernels walk the rest in a loop. At least one.
+// Returns how many blocks to launch for `work` items of which a block does `per_block` at a time;
+// at most `waves` times what the device holds: kernels walk the rest in a loop. At least one.
 inline unsigned blocks_for(const KernelCall& call, std::int64_t work, std::int64_t per_block,
                            int resident_per_multiprocessor, int waves = 4) {
   const std::int64_t most =

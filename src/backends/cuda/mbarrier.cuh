@@ -6,7 +6,7 @@
 
 namespace tracestep::cuda {
 
-// An address in shared memory as PTX takes it.
+// Returns an address in shared memory as PTX takes it.
 __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Addresses that must not be accessed: they only go up, so none is ever given out twice.
+// Gives out addresses that must not be accessed: they only go up, so each is given out once.
 class NowhereSource final : public MemorySource {
  public:
   explicit NowhereSource(bool is_of_host) : is_of_host_(is_of_host) {}

@@ -32,7 +32,7 @@ void silu_grad(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { dx[i] = dy[i] * silu_slope(x[i]); });
 }
 
-// The argument of tanh in GELU: √(2/π) (x + 0.044715 x³).
+// Returns the argument of tanh in GELU: √(2/π) (x + 0.044715 x³).
 double gelu_argument(double x) {
   return std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
 }
@@ -54,7 +54,7 @@ void gelu_grad(const KernelCall& call) {
   });
 }
 
-// The normal distribution Φ, by the error function of the standard library.
+// Returns the normal distribution Φ(x), by the error function of the standard library.
 double normal_cdf(double x) {
   return std::erfc(-x / std::numbers::sqrt2) / 2;
 }

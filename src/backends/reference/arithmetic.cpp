@@ -61,7 +61,7 @@ void affine(const KernelCall& call) {
 }
 
 // --- two operands ------------------------------------------------------------------------------
-// x in 64 unsigned bits, which wrap and truncate as wanted: signed overflow is undefined in C++.
+// Returns x in 64 unsigned bits, which wrap and truncate: signed overflow is undefined in C++.
 template <class T>
 std::uint64_t wide(T x) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(x));
@@ -94,7 +94,7 @@ bool is_nan(T x) {
   return false;
 }
 
-// A NaN on either side wins: one in `a` is neither smaller nor larger, so `a` stays.
+// The larger of two, or the NaN of either side: one in `a` compares as not smaller, so it stays.
 struct Maximum {
   template <class T>
   static T of(T a, T b) {

@@ -12,7 +12,7 @@
 namespace tracestep::reference {
 namespace {
 
-// The sum over rows is divided by `count`; rows with the ignored target are left out of it.
+// Which rows count: the sum over those without the ignored target is divided by `count`.
 struct Counted {
   double count;
   std::optional<std::int64_t> ignored;

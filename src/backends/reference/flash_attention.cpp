@@ -29,7 +29,7 @@ struct Tile {
   double operator()(std::int64_t r, std::int64_t c) const { return row(r)[c]; }
 };
 
-// Adds y += weight · x, of rows of n.
+// Adds weight · x to y, both rows of n elements.
 void add_scaled(double weight, const double* x, double* y, std::int64_t n) {
   for (std::int64_t d = 0; d < n; ++d) y[d] += weight * x[d];
 }
@@ -129,11 +129,11 @@ struct Sizes {
     return out;
   }
 
-  // The first key that query i does not see.
+  // Returns the first key after those that query i sees.
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  // The first key that query i sees.
+  // Returns the first key that query i sees.
   std::int64_t first_visible(std::int64_t i) const {
     const std::int64_t of_document = starts ? integer_at(*starts, appended(text, i)) : 0;
     return window > 0 ? std::max(of_document, i + (keys - queries) + 1 - window) : of_document;
@@ -141,7 +141,7 @@ struct Sizes {
   bool sees(std::int64_t i, std::int64_t j) const {
     return first_visible(i) <= j && j < visible(i);
   }
-  // The head of k and v that a head of q reads, and the i-th head of q that reads one.
+  // Return the head of k and v that a head of q reads, and the i-th head of q that reads one.
   Dims key_head(Dims head) const {
     if (group > 1) head[head.rank() - 1] /= group;
     return head;
@@ -152,7 +152,7 @@ struct Sizes {
   }
 };
 
-// The scores of a tile: scale · q kᵀ, capped, -inf where a query does not see a key.
+// Returns the scores of a tile: scale · q kᵀ, capped, -inf where a query does not see a key.
 Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, std::int64_t j0) {
   Tile out = times_transposed(q, k);
   for (std::int64_t i = 0; i < out.rows; ++i) {
@@ -238,7 +238,7 @@ void flash_attention(const KernelCall& call) {
 
 // --- backward: algorithm 2 ---------------------------------------------------------------------
 
-// A tile of keys and values, and what grows for it.
+// A tile of keys and values, and the sums of its gradients.
 struct KeyTile {
   std::int64_t first;
   Tile k, v, dk, dv;

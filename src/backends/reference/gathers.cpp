@@ -94,7 +94,7 @@ void put_along(const KernelCall& call) {
   });
 }
 
-// Finds the first of the largest that are numbers; in the second result -1 unless all are finite.
+// Writes the index of a row's first largest number; the second result is -1 unless all are finite.
 void greedy_token(const KernelCall& call) {
   const View<double> x(call.inputs[0]);
   const View<std::int64_t> token(call.outputs[0]), checked(call.outputs[1]);

@@ -10,7 +10,7 @@
 namespace tracestep::reference {
 namespace {
 
-// Rows one after the other.
+// A dense matrix, its rows one after the other.
 struct Matrix {
   std::int64_t rows, columns;
   std::vector<double> values = std::vector<double>(static_cast<std::size_t>(rows * columns));

@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// Plain host memory.
+// Allocates plain host memory, aligned to 512 bytes.
 class HeapSource final : public MemorySource {
  public:
   void* map(std::int64_t bytes) override {

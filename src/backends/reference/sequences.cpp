@@ -35,7 +35,7 @@ void cumsum(const KernelCall& call) {
   });
 }
 
-// Drops elements by the words of every device (ops/dropout_words.h): what is checked is their use.
+// Drops elements by the random words of all devices (ops/dropout_words.h): tests check their use.
 void dropout(const KernelCall& call) {
   const double rate = call.attrs.real("rate");
   const std::int64_t batch = integer_at(call.inputs[1], {0});

@@ -55,7 +55,7 @@ void with_type(DType dtype, F&& f) {
   }
 }
 
-// The element of an index operand as a number, whichever integer type it has.
+// Returns the element of an index operand as a number, whichever integer type it has.
 inline std::int64_t integer_at(const TensorRef& tensor, const Dims& index) {
   if (tensor.dtype == DType::kI64) return View<std::int64_t>(tensor)[index];
   if (tensor.dtype == DType::kI32) return View<std::int32_t>(tensor)[index];
@@ -81,11 +81,11 @@ inline Dims replaced(Dims index, int axis, std::int64_t value) {
   index[axis] = value;
   return index;
 }
-// The first `rank` entries.
+// Returns the first `rank` entries.
 inline Dims prefix(const Dims& index, int rank) {
   return Dims(std::span(index.begin(), static_cast<std::size_t>(rank)));
 }
-// The shape of the rows of a tensor that an op processes along its last axis.
+// Returns the shape of the rows of a tensor that an op processes along its last axis.
 inline Shape rows_of(const Shape& shape) {
   return prefix(shape, shape.rank() - 1);
 }

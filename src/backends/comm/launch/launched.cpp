@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostProcesses = 1 << 20, kMostPort = 65535;
 
-// How launchers that start processes with MPI name them: Open MPI's mpirun, and PMI (srun, MPICH).
+// The variables by which Open MPI's mpirun, and PMI (srun, MPICH), tell a process its place.
 struct Names {
   const char *rank, *count, *local_rank;
 };
@@ -24,7 +24,7 @@ constexpr const char *kSrunTasks = "SLURM_STEP_NUM_TASKS", *kSrunRank = "SLURM_P
                      *kSrunJob = "SLURM_JOB_ID", *kSrunStep = "SLURM_STEP_ID";
 // The variable that `srun --mpi=pmix` sets, through which MPI connects the processes.
 constexpr const char* kPmixRank = "PMIX_RANK";
-// The ports of steps, below those that systems give to outgoing connections.
+// The first port for steps of srun, and how many: below the ports of outgoing connections.
 constexpr int kFirstSrunPort = 20000, kSrunPorts = 10000;
 
 std::optional<int> number(std::string_view name, std::int64_t least, std::int64_t most) {
@@ -40,7 +40,7 @@ int needed(std::string_view name, std::int64_t least, std::int64_t most,
   return *out;
 }
 
-// The port for a step: jobs and steps on a host share one only in one of ten thousand pairs.
+// Returns the port for a step of srun; two steps on a host have the same in one of 10,000 cases.
 int port_of_step() {
   constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
   const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),

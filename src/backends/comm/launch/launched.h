@@ -21,14 +21,14 @@ struct Launched {
   int port = 0;
 };
 
-// What the launcher says; nullopt: this process was started alone. MPI's variables are read first,
-// then torchrun's, then those of a step of srun, whose first process listens on the step's first
-// host, at a port derived from the numbers of job and step, unless MASTER_ADDR and MASTER_PORT are
-// set. A batch script of several tasks is a single process, unless it inherited a step's variables,
-// because other launchers' and Slurm's variables do not say to which process they belong. Throws
-// Error{kUsage} for a malformed or missing variable.
+// Returns what the launcher says of this process; nullopt if it was started alone. MPI's variables
+// are read first, then torchrun's, then those of a step of srun, whose first process listens on the
+// step's first host, at a port derived from the numbers of job and step, unless MASTER_ADDR and
+// MASTER_PORT are set. A batch script of several tasks is a single process, unless it inherited a
+// step's variables, because other launchers' and Slurm's variables do not say to which process they
+// belong. Throws Error{kUsage} for a malformed or missing variable.
 std::optional<Launched> launched();
-// The first host in a list as Slurm writes it: "node03-ib" for "node[03-05,9]-ib,other".
+// Returns the first host in a list as Slurm writes it: "node03-ib" for "node[03-05,9]-ib,other".
 std::string first_host(std::string_view hosts);
 
 namespace env {

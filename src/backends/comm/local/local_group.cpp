@@ -24,7 +24,7 @@ namespace {
 enum class Collective : std::uint8_t { kNone, kAllReduce, kReduceScatter, kAllGather };
 TRACESTEP_WORDS(Collective, "none", "all_reduce", "reduce_scatter", "all_gather");
 
-// A call of one rank, put where the other ranks read it.
+// A rank's call of a collective, kept where the other ranks read it.
 struct Posted {
   Collective call = Collective::kNone;
   DType dtype = DType::kF32;
@@ -37,7 +37,7 @@ struct Posted {
   }
 };
 
-// State that the ranks of a group share.
+// What the ranks of a group share: their calls, and the means to wait for one another.
 class Group {
  public:
   Group(const RankGroup& kind, std::int64_t first, double timeout_s)
@@ -50,7 +50,7 @@ class Group {
   int ranks() const { return static_cast<int>(posted_.size()); }
   const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
 
-  // Waits until every rank has put down the same call. Throws GroupEnded.
+  // Publishes a rank's call and waits for all ranks'. Throws GroupEnded, or Error if they differ.
   void post(int rank, const Posted& call) {
     {
       std::unique_lock lock(mutex_);
@@ -67,7 +67,7 @@ class Group {
     }
   }
 
-  // Waits until every rank has its result. Those that have put down a call all come here, also when
+  // Waits until every rank has its result. Ranks that have posted a call all come here, also when
   // the group has ended: their tensors are read and written until then.
   void finish(int rank) {
     std::unique_lock lock(mutex_);
@@ -87,7 +87,7 @@ class Group {
   }
 
  private:
-  // Waits for the other ranks; false when `gives_up` became true before they were all there.
+  // Waits for all ranks; false if `gives_up` became true first. Ends the process at the timeout.
   template <class GivesUp>
   bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
     is_here_[static_cast<std::size_t>(rank)] = true;
@@ -142,12 +142,12 @@ class Group {
   bool ended_ = false;
 };
 
-// The groups of a run.
+// The groups of ranks of a run, each made when it is first asked for.
 class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
 
-  // The group of this kind that `rank` is in, made if it is not there yet.
+  // Returns the group of this kind that `rank` is in, made if it is not there yet.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
     const std::int64_t first = group.first_of(rank);
@@ -170,7 +170,7 @@ class Groups {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // `rank` is the rank of the run.
+  // Makes the communicator of rank `rank` of the run in its group of this kind.
   LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
       : groups_(std::move(groups)),
         group_(&groups_->of(rank, kind)),
@@ -235,7 +235,7 @@ class LocalCommunicator final : public Communicator {
   void restart() override { groups_->restart(); }
 
  private:
-  // The address of an element.
+  // Returns the address of element `index` of a tensor that begins at `first`.
   static void* element(void* first, DType dtype, std::int64_t index) {
     return static_cast<std::byte*>(first) + index * static_cast<std::int64_t>(size_of(dtype));
   }

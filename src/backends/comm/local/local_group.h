@@ -11,10 +11,10 @@ namespace tracestep {
 
 inline constexpr double kNoTimeout = 0.0;
 
-// The communicators of a group, by rank; each is used by one thread at a time. They share the
-// group, which lives as long as one of them. If a rank keeps others waiting for `timeout_s`
-// seconds, the process ends with a line on stderr and status 1, because nothing else can end a
-// thread that hangs.
+// Returns the communicators of a new group, by rank; each is used by one thread at a time. They
+// share the group, which lives as long as one of them. If a rank keeps others waiting for
+// `timeout_s` seconds, the process ends with a line on stderr and status 1, because nothing else
+// can end a thread that hangs.
 std::vector<std::unique_ptr<Communicator>> make_local_group(int ranks,
                                                             double timeout_s = kNoTimeout);
 

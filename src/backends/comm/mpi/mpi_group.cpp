@@ -28,7 +28,7 @@ const char* name_of(Collective call) {
   return "?";
 }
 
-// A call of one rank, told to the others so that they can compare it with theirs.
+// A rank's call of a collective, sent to the others so that they can compare it with theirs.
 struct Posted {
   Collective call = Collective::kAllReduce;
   std::int64_t dtype = 0, count = 0;
@@ -36,7 +36,7 @@ struct Posted {
   friend bool operator==(const Posted&, const Posted&) = default;
 };
 
-// A tensor that is cut into chunks: the c-th chunk of every rank's part.
+// Cuts the parts of a tensor, one for each rank, into chunks of at most kChunkBytes.
 class Chunks {
  public:
   Chunks(const TensorRef& whole, int ranks)
@@ -122,10 +122,10 @@ class MpiGroup final : public Communicator {
   Processes* processes() const override { return &world_; }
 
  private:
-  // The process that has place `rank` in the group.
+  // Returns the process that has place `rank` in the group.
   int process(int rank) const { return static_cast<int>(first_ + rank * kind_.stride); }
 
-  // Waits until all ranks have called the same collective.
+  // Waits until all ranks have called a collective; throws Error if they called different ones.
   void post(Collective call, const TensorRef& whole) {
     call_ = name_of(call);
     const Posted own{call, static_cast<std::int64_t>(whole.dtype), whole.count()};
@@ -169,7 +169,7 @@ class MpiGroup final : public Communicator {
     add_in_order(x.dtype, from, own.count, out);
   }
 
-  // Sends the own part of chunk `c` of `y` to all others and gets theirs.
+  // Sends this rank's part of chunk `c` of `y` to all others, and receives theirs.
   void spread(const Chunks& chunks, std::int64_t c, const TensorRef& y) {
     const OwnPart own = chunks.of(c, rank());
     MpiWorld::Messages messages(world_, call_);

@@ -23,10 +23,10 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTag = 1;
 constexpr int kSpins = 200;  // then the core is given up between looks
 constexpr std::chrono::microseconds kNap = 50us;
-// How long the first rank has to show the failure of another one, which then does so itself; each
-// a little later than the one before it.
+// How long a failing rank waits for rank 0 to write the failure before it writes that itself, and
+// what is added per rank, so that ranks do not write at the same time.
 constexpr std::chrono::milliseconds kPatience{2000}, kPatienceOfEach{300};
-// The least limit for starting and ending, which take longer than a collective.
+// The shortest time limit for MPI's start and end, which take longer than a collective.
 constexpr double kShortestLimit_s = 10.0;
 
 void check(int status, const char* call) {
@@ -34,8 +34,8 @@ void check(int status, const char* call) {
   throw Error(ErrorCode::kFailed, "MPI", fmt::format("{} failed with status {}", call, status));
 }
 
-// MPI waits without limit for every process while it starts and while it ends. Where that takes too
-// long, this process ends, and with it all; the first one has the time to say so first.
+// Ends this process, and so the job, if MPI's start or end takes too long, for which MPI itself
+// waits without limit. Ranks other than 0 wait longer, so that rank 0 writes the message first.
 class TimeLimit {
  public:
   TimeLimit(double timeout_s, const char* what)

@@ -24,8 +24,8 @@ class MpiWorld final : public Processes {
   int local_rank() const override { return local_rank_; }
   std::vector<std::uint64_t> exchange(std::uint64_t own) override;
   void broadcast(std::span<std::byte> bytes) override;
-  // Waits for the first process. MPI's launcher notices when a process has ended, but not when it
-  // hangs.
+  // Waits for rank 0, on other ranks without a time limit. MPI's launcher notices when a process
+  // has ended, but not when it hangs.
   void wait_for_first() override;
   [[noreturn]] void end_all(const std::string& line, int status) override;
 
@@ -36,7 +36,7 @@ class MpiWorld final : public Processes {
     Messages(MpiWorld& world, const char* what) : world_(world), what_(what) {}
     void send(const void* bytes, std::size_t count, int to);
     void receive(void* bytes, std::size_t count, int from);
-    // Waits for all messages. Error{kFailed}.
+    // Waits for all messages. Throws RankError for a rank that does not come in time.
     void wait() { wait(world_.timeout_s_); }
     void wait(double limit_s);
 

@@ -55,7 +55,7 @@ class NcclGroup final : public Communicator {
     const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
   }
-  // The part of `all` that this process is in.
+  // Makes the communicator of the group of this kind, part of `all`, that this process is in.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
       : processes_(all.processes_),
         stream_of_lane_(all.stream_of_lane_),
@@ -153,7 +153,7 @@ class NcclGroup final : public Communicator {
   Processes* processes() const override { return &processes_; }
 
  private:
-  // Calls f(owner, its part) for parts of unequal length, as one group of calls.
+  // Calls f(owner, its part) for each rank's part of `count` elements, as one group of NCCL calls.
   template <class F>
   void each_part(std::int64_t count, F&& f) {
     check(nccl_.group_start(), "ncclGroupStart");

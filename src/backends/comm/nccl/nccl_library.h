@@ -42,7 +42,7 @@ struct Library {
                 Stream) = nullptr;
 };
 
-// The library, which is loaded at the first call and never unloaded.
+// Returns the library, which is loaded at the first call and never unloaded.
 const Library& library();
 
 }  // namespace tracestep::nccl

@@ -29,7 +29,7 @@ bool is_loopback(const in_addr& address) {
   return ntohl(address.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 }
 
-// The first address of a host; nullopt and `problem` if the host is unknown.
+// Returns the first address of a host; nullopt and `problem` if the host is unknown.
 std::optional<in_addr> resolve(const std::string& host, std::string& problem) {
   addrinfo hints{};
   hints.ai_family = AF_INET;
@@ -64,13 +64,13 @@ bool binds(const Connection& to, const in_addr& host, int port) {
   return ::bind(to.socket(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Lets messages go at once, as they are small and waited for.
+// Turns off TCP's delay of small messages, as the other end waits for each of them.
 void send_at_once(const Connection& connection) {
   const int on = 1;
   ::setsockopt(connection.socket(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// The time left for poll(): at least 0, and no more than poll() takes.
+// Returns the milliseconds until the deadline: at least 0, and no more than poll() takes.
 int milliseconds_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
@@ -82,7 +82,7 @@ bool wait_for(int socket, short events, Clock::time_point deadline) {
   return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;
 }
 
-// True if somebody listens there; a host that cannot be reached gives no answer until `deadline`.
+// Connects the socket; false if nobody listens there, or the host does not answer by `deadline`.
 bool connects(const Connection& from, const sockaddr_in& to, Clock::time_point deadline) {
   const int socket = from.socket();
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;

@@ -11,7 +11,7 @@
 namespace tracestep {
 
 using Clock = std::chrono::steady_clock;
-// The time that is `seconds` from now, at most a few days.
+// Returns the time that is `seconds` from now, at most 1e6 s (11 days).
 Clock::time_point deadline_after(double seconds);
 
 class Connection {

@@ -37,8 +37,8 @@ struct Hello {
 };
 static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent");
 
-// The answer of another process to the greeting of process 0, with a `nonce` that it has drawn;
-// nullopt if the greeting does not come from this program.
+// Returns the answer of another process to the greeting of process 0, with a `nonce` that it has
+// drawn; nullopt if the greeting does not come from this program.
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
@@ -51,7 +51,7 @@ struct Heard {
 Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Secret& secret,
            int count);
 
-// The answer of process 0 to a Hello: its own proof that it knows the secret.
+// Returns the answer of process 0 to a Hello: its own proof that it knows the secret.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
 // Compares two proofs, in a time that does not depend on where they differ.
 bool is_same(const Proof& a, const Proof& b);

@@ -26,7 +26,7 @@ struct Message {
 // The longest text in which a process says why it failed.
 inline constexpr std::uint64_t kMostTextBytes = 4096;
 
-// The text of an error about the other end: "it sent 9 bytes where 8 were expected".
+// Returns the text of an error about the other end: "it sent 9 bytes where 8 were expected".
 std::string sent_instead(std::uint64_t bytes, std::uint64_t expected);
 inline constexpr const char* kForeign = "it is another program or version";
 
@@ -38,7 +38,7 @@ class MessageReader {
   MessageReader(std::string from, std::uint64_t most_bytes)
       : from_(std::move(from)), most_bytes_(most_bytes) {}
 
-  // Where to put the next received bytes; never empty.
+  // Returns the place for the next received bytes; it is never empty.
   std::span<std::byte> room();
   // Must be called when the first `bytes` of room() are filled. Returns the message once it is
   // complete. Throws Error{kFailed} for bytes that no process of this program sends.
@@ -53,8 +53,8 @@ class MessageReader {
   Message message_;
 };
 
-// The exit status to use when another process reports that it failed with `said`: that status if
-// this program has it (docs/cli.md) and it is not 0, or if it is 128 and a signal; otherwise 1.
+// Returns the exit status for another process's failure with status `said`: that status if this
+// program has it (docs/cli.md) and it is not 0, or if it is 128 and a signal; otherwise 1.
 int status_of_failure(std::int32_t said);
 
 }  // namespace tracestep

@@ -23,8 +23,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
 constexpr std::chrono::milliseconds kPulse{200};      // between signs of life
 constexpr std::size_t kMostBroadcastBytes = 4096;
-// Processes make the same calls in the same order, and wait for each other in every exchange(), so
-// that none is more than a few messages ahead.
+// The most messages of a peer that may wait for receive(): processes make the same calls in the
+// same order, and wait for each other in every exchange(), so that none is more than a few ahead.
 constexpr std::size_t kMostWaiting = 16;
 
 struct Peer {
@@ -101,7 +101,7 @@ class TcpProcesses final : public Processes {
     std::_Exit(status);
   }
 
-  // Sends one message at a time on a connection. The watcher notices a peer that is gone.
+  // Sends a message to every peer, one message at a time. The watcher notices a peer that is gone.
   void tell_all(const MessageHeader& header, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(sending_);
     const Clock::time_point deadline = deadline_after(timeout_s_);

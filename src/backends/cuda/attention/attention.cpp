@@ -57,7 +57,7 @@ AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool 
 
 namespace {
 
-// Workspace that is large enough for either family: alignment is known only at the call.
+// Returns the bytes of workspace, enough for either family: alignment is known only at the call.
 std::int64_t workspace_bytes(const AttentionShape& shape, bool is_hopper, bool is_backward) {
   return attention_workspace(shape.extent(), choose_family(shape, is_hopper, true), is_backward)
       .bytes;

@@ -46,7 +46,7 @@ struct AttentionShape {
   AttentionF32 f32 = AttentionF32::kSplit3;
   AttentionFamily family = AttentionFamily::kAuto;
 
-  // How many neighbouring heads of q share a head of k and v.
+  // Returns how many neighbouring heads of q share a head of k and v.
   int group() const { return key_heads == 0 ? 1 : heads / key_heads; }
   int heads_of_keys() const { return heads / group(); }
   AttentionExtent extent() const {
@@ -61,16 +61,16 @@ struct AttentionShape {
   }
 };
 
-// Rows of documents, int64 [batch, queries] each: where the document of a place begins and ends.
-// Query i sees keys starts[i] .. i alone; causal, as many queries as keys, offset 0 and a window
-// (that of all keys where there is no other). Null: rows are one text.
+// Bounds of documents in rows, int64 [batch, queries]: where the document of a position begins and
+// where it ends (exclusive). Query i sees keys starts[i] .. i alone. The shape must be causal,
+// queries = keys, offset 0, with a window (of all keys if no other). Null: rows are one text.
 struct DocumentBounds {
   const std::int64_t *starts = nullptr, *ends = nullptr;
 };
 
-// o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the natural
-// log-sum-exp of the scaled visible scores. Pass nullptr for a result that is not needed, here and
-// below. A query that sees no key gives o = 0 and lse = -inf.
+// A call: o = softmax(scale q k^T) v; lse[batch, heads, queries] (float32, contiguous) is the
+// natural log-sum-exp of the scaled visible scores. Pass nullptr for a result that is not needed,
+// here and below. A query that sees no key gives o = 0 and lse = -inf.
 struct AttentionForward {
   AttentionShape shape;
   const void *q = nullptr, *k = nullptr, *v = nullptr;
@@ -92,13 +92,13 @@ struct AttentionBackward {
   void* workspace = nullptr;  // attention_backward_workspace(shape) bytes, 256-byte aligned
 };
 
-// The workspace in bytes, by shape and kind of device alone, so that peaks are predictable.
+// Return the workspace in bytes, by shape and kind of device alone, so that peaks are predictable.
 std::int64_t attention_forward_workspace(const AttentionShape& shape, bool is_hopper);
 std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_hopper);
 
-// The family that runs `shape` on a device of this kind. kHopper only where is_hopper, the dtype
-// has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`) or of
-// a width at which they cannot all be.
+// Returns the family that runs `shape` on a device of this kind. kHopper only where is_hopper, the
+// dtype has 16 bits, the width is one of the tuned ones and rows are 16-byte aligned (`is_aligned`)
+// or of a width at which they cannot all be.
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
 // Run attention by the family that the call's addresses and strides choose, unless the shape names

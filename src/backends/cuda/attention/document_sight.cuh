@@ -8,8 +8,8 @@
 
 namespace tracestep::cuda {
 
-// The documents of one text of `places` rows. Bounds never fall from one place to the next, so the
-// first row of a tile has the first key and the last key of a tile the last query.
+// The documents of one entry of the batch. Bounds never fall along its `places` positions: the
+// first query of a tile has the first key of all, and the last key of a tile the last query of all.
 struct DocumentSight {
   const std::int64_t *starts, *ends;  // or null: there are none
   int places;
@@ -23,13 +23,13 @@ struct DocumentSight {
     }
   }
 
-  // The first key that `query` sees: the first of its document, but at least `by_window`. Queries
-  // behind the last row have that row's document.
+  // Returns the first key that `query` sees: the first of its document, but at least `by_window`.
+  // Queries behind the last row have that row's document.
   __device__ __forceinline__ int first_key(int query, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::max(by_window, static_cast<int>(starts[::min(query, places - 1)]));
   }
-  // The first query behind those that see `key`, at most `by_window`.
+  // Returns the first query behind those that see `key`, at most `by_window`.
   __device__ __forceinline__ int end_query(int key, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::min(by_window, static_cast<int>(ends[::min(key, places - 1)]));

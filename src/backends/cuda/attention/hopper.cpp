@@ -19,7 +19,7 @@ bool has_copied_rows(const AttentionShape& shape) {
   return hopper_row_width(shape.width) != shape.width;
 }
 
-// A call on copies of its tensors, which lie in the workspace behind what the kernels want there.
+// Runs a call on padded copies of its tensors in the workspace, behind what the kernels use there.
 class CopiedRows {
  public:
   template <class Call>
@@ -56,7 +56,7 @@ class CopiedRows {
   }
 
  private:
-  // The strides of a dense copy; heads lie beside each other if they do so in the tensor.
+  // Returns the strides of a dense copy, in which heads lie beside each other if they do in `like`.
   AttentionStrides dense(const AttentionStrides& like, int heads, int rows) const {
     const std::int64_t all = std::int64_t{heads} * rows * width_;
     if (like.head < like.row) return {all, width_, std::int64_t{heads} * width_};

@@ -8,13 +8,13 @@
 
 namespace tracestep::cuda {
 
-// Checks dtype and width only; the caller must check alignment.
+// True if the kernels take the dtype, width, sizes and scale; the caller must check alignment.
 bool hopper_supports(const AttentionShape& shape);
 
 cudaError_t hopper_forward(const AttentionForward& call, const LaunchStream& stream);
 cudaError_t hopper_backward(const AttentionBackward& call, const LaunchStream& stream);
 
-// The parts of the above that are compiled by themselves, one file each.
+// hopper_forward() and hopper_backward() for one dtype each, compiled in files of their own.
 namespace hopper {
 cudaError_t forward_bf16(const AttentionForward& call, const LaunchStream& stream);
 cudaError_t forward_f16(const AttentionForward& call, const LaunchStream& stream);

@@ -69,7 +69,7 @@ class BackwardConsumer {
   }
 
  private:
-  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
+  // Returns the thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -143,7 +143,7 @@ class BackwardConsumer {
     wgmma_commit();
   }
 
-  // Blocks of queries between the first that sees the keys and the one at hand, see BackwardWalk.
+  // Returns how many blocks of queries lie from the first that sees the keys to the current one.
   __device__ __forceinline__ int blocks_before() const {
     if (!Traits::kGrouped) return done_;
     const int part = cluster_rank();
@@ -225,7 +225,7 @@ class BackwardConsumer {
   static __device__ __forceinline__ int previous(int stage) {
     return stage == 0 ? Traits::kQStages - 1 : stage - 1;
   }
-  // Which buffer of dO and of dS is in use: the two alternate, as do phases of the barrier below.
+  // Returns the buffer of dO and of dS in use: 0 and 1 alternate, as does the parity of kDQEmpty.
   __device__ __forceinline__ int buffer() const {
     static_assert(Traits::kDOStages == 2);
     return done_ & 1;
@@ -310,7 +310,7 @@ class BackwardConsumer {
       }
     }
   }
-  // Sums over the blocks of a cluster, which had queries of their own: the first dK, the second dV.
+  // Adds up the partial sums of the cluster's blocks: its block 0 those of dK, block 1 those of dV.
   __device__ __forceinline__ void sum_parts() {
     constexpr int kKeys = Layout::kPart, kValues = kKeys + Layout::kPartBytes;
     const int rank = cluster_rank();

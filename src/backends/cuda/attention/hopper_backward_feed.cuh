@@ -36,8 +36,8 @@ struct BackwardTraits {
   static constexpr int kProducerRegisters = 24, kConsumerRegisters = 240;
 };
 
-// Adds rows of documents to a causal kernel. Where the documents of a block's keys end lies in
-// shared memory: their bounds would take registers that are not there.
+// Adds masks by document to a causal kernel. The ends of the documents of a block's keys lie in
+// shared memory, as no registers are left for them.
 template <class Traits>
 struct Documented : Windowed<Traits> {
   static constexpr bool kDocuments = true;
@@ -70,8 +70,8 @@ struct BackwardLayout {
   using K = Tile<kN, kD>;    // keys of a block; values, too
   using Out = Tile<64, kD>;  // dK or dV of a warpgroup
   using DS = Tile<kN, kM>;   // [key][query]
-  // dQ: with 128 queries a warpgroup takes 64 of them, with 64 it takes kQColumns of the columns,
-  // the second one from D - kQColumns on; what the first also has (kQShared) it leaves out.
+  // How two warpgroups divide dQ: of 128 queries each takes 64; of 64 each takes kQColumns columns,
+  // the second from D - kQColumns on, and it leaves out the kQShared that the first has, too.
   static constexpr int kQColumns = kM == 128 ? kD : kD == 128 ? 64 : kD == 96 ? 64 : 48;
   static constexpr int kQFirst = kM == 128 ? 0 : kD - kQColumns;
   static constexpr int kQShared = kM == 128 ? 0 : 2 * kQColumns - kD;
@@ -98,7 +98,7 @@ struct BackwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A block's keys, and the blocks of queries that see them: it takes every parts-th of these.
+// The keys of a thread block, and the blocks of queries that see them; it takes every parts-th.
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // head, head_of_all: heads of keys
@@ -126,7 +126,7 @@ struct BackwardTile {
     }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
-  // How many blocks of keys add to dQ of a block of queries before this one does.
+  // Returns how many blocks of keys add to dQ of a block of queries before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
     if (Traits::kWindowed) {
       const int query = query_block * Traits::kM;
@@ -143,16 +143,16 @@ struct BackwardTile {
   }
 
  private:
-  // Takes block x, heads one after the other. Causal: the first keys are seen by most, so go first.
-  // In ordered mode a block waits for that of the next keys: there the last keys go first.
+  // Takes the x-th block of keys, head after head. Causal: the first keys, which most queries see,
+  // go first; in ordered mode the last, as a block waits for that of the next keys.
   __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
     const int place = x % p.key_blocks;
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
     head_of_all = x / p.key_blocks;
   }
-  // Takes block x of sections of heads, one after the other, those that most queries see first:
-  // where heads share keys they are long and few, and a long one must not be the last. In ordered
-  // mode a block waits for that of the keys before.
+  // Takes the x-th block of keys, section after section of heads, in a section those that most
+  // queries see first: where heads share keys, blocks are long and few, and a long one must not be
+  // the last. In ordered mode a block waits for that of the keys before.
   __device__ __forceinline__ void take_from_section(const BackwardParameters& p, int x) {
     const int section_blocks = p.section_heads * p.key_blocks;
     const int section = x / section_blocks, first_head = section * p.section_heads;
@@ -188,7 +188,7 @@ struct BackwardWalk {
     const int distance = Traits::kGrouped ? p.parts : 1;
     block += goes_down(tile) ? -distance : distance;
   }
-  // The head of queries that comes now, of those that share the head of keys `head`.
+  // Returns the current head of queries, of those that share the head of keys `head`.
   __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
     return Traits::kGrouped ? head * p.group + member : head;
   }
@@ -208,9 +208,9 @@ struct BackwardWalk {
   }
 };
 
-// Stores at `target` the first query behind those that see a key, of each key of the block (int32),
-// relative to the key that the first query would see last if it were the first of the 64 keys at
-// hand (`distance` of mask_document_ends()). All threads call this before they meet.
+// Stores at `target`, as int32, for each key of the block the first query after those that see it,
+// less the query whose last visible key is the first of the key's group of 64 (`distance` of
+// mask_document_ends()). All threads call this before __syncthreads().
 template <class Traits>
 __device__ __forceinline__ void load_document_ends(const BackwardParameters& p,
                                                    std::uint32_t target) {

@@ -26,7 +26,7 @@ struct BackwardRows {
   float scale;
 };
 
-// Where row `row` of this block's head begins, in elements.
+// Returns the offset in elements of row `row` of head `head_of_all`, counted over the whole batch.
 __device__ __forceinline__ std::int64_t row_offset(const AttentionStrides& strides, int head_of_all,
                                                    int heads, int row) {
   return head_of_all / heads * strides.batch + head_of_all % heads * strides.head +
@@ -42,7 +42,7 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
   return sum;
 }
 
-// Makes delta and LSE of 64 rows per block, 16 lanes of 8 elements (twice if width > 128) per row.
+// Makes delta and LSE of 64 rows per block, 16 lanes to a row; clears their dQ sums and a turn.
 template <class T>
 __global__ void __launch_bounds__(256)
     prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Rounds dQ of 64 rows; the block's threads stand for the warpgroup whose fragments were summed.
+// Writes dQ of 64 rows, scaled and rounded, from its sums, which lie as a warpgroup's fragments.
 template <class T, int kD>
 __global__ void __launch_bounds__(128)
     finish_attention_backward_kernel(Predecessors before, const BackwardRows p) {

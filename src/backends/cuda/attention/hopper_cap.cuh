@@ -13,10 +13,10 @@ struct Capped : Traits {
   static constexpr bool kCapped = true;
 };
 
-// tanh.approx.f32 is one instruction, but wrong by up to 2^-11 of its result: 0.02 in a score near
-// 50. So arguments up to one half, the usual ones, go through an odd polynomial on the multiply-add
-// units (5e-8 of the result), and where a warp has larger ones, all its go through an exponential
-// (2e-7).
+// The largest |x| for which tanh(x) is computed by an odd polynomial, on the multiply-add units
+// (5e-8 of the result), as usual arguments are; where a warp has a larger one, all of its go
+// through an exponential (2e-7). tanh.approx.f32 is one instruction, but wrong by up to 2^-11 of
+// its result: 0.02 in a score near 50.
 constexpr float kShortTangent = 0.5F;
 __device__ __forceinline__ float tanh_near_zero(float x) {
   const float z = x * x;
@@ -29,7 +29,7 @@ __device__ __forceinline__ float tanh_by_exp2(float x) {
   return fmaf(-2.0F, reciprocal_fast(1.0F + exp2_fast(x * 2.88539008F)), 1.0F);
 }
 
-// Turns products into tangents of scores; `to_tangent` is scale / cap.
+// Replaces each product q k by tanh(q k to_tangent), where `to_tangent` is scale / cap.
 template <int K>
 __device__ __forceinline__ void take_tangents(float (&s)[K], float to_tangent) {
   float largest = 0;
@@ -44,7 +44,7 @@ __device__ __forceinline__ void take_tangents(float (&s)[K], float to_tangent) {
   }
 }
 
-// 1 - t^2; 0 of a masked score, whose tangent is -infinity.
+// Returns 1 - t^2, the slope of the cap; 0 for a masked score, whose tangent is -infinity.
 __device__ __forceinline__ float slope_of_cap(float tangent) {
   return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
 }

@@ -7,10 +7,10 @@
 
 namespace tracestep::cuda {
 
-// How a forward kernel is shared out. Two warpgroups with 128 keys at a time are for wide heads,
-// and for so few tiles that each has a multiprocessor to itself. Narrow heads, whose exponentials
-// take as long as their products, want more warps: two teams of two for short sequences, whose
-// tiles of 128 queries waste less, three warpgroups for long ones.
+// How the warpgroups of a forward kernel share tiles. Two warpgroups with 128 keys at a time are
+// for wide heads, and for so few tiles that each has a multiprocessor to itself. Narrow heads,
+// whose exponentials take as long as their products, want more warps: two teams of two for short
+// sequences, whose tiles of 128 queries waste less, three warpgroups for long ones.
 enum class ForwardForm { kPair, kTeams, kTrio };
 
 template <class T, int kD, bool kCausal, ForwardForm kForm>
@@ -32,7 +32,7 @@ inline ForwardForm forward_form(const AttentionShape& shape) {
   return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
 }
 
-// Heads so wide that shared memory holds fewer keys, and O lies where Q lay.
+// The kernel for wide heads: shared memory holds fewer keys, and O takes the place of Q.
 template <class T, int kD, bool kCausal>
 struct WideForward : ForwardTraits<T, kD, 2, kD == 192 ? 112 : 80, kCausal> {
   static constexpr int kQStages = 1;
@@ -61,7 +61,7 @@ template <class T, int kD, bool kCausal,
           class Traits = TunedForward<T, kD, kCausal, ForwardForm::kPair>>
 using DividedForward = Divided<std::conditional_t<kCausal, Windowed<Traits>, Traits>>;
 
-// Three warpgroups have too few registers for tangents of 64 columns.
+// The kernel for capped scores by width: at 64, tangents leave three warpgroups too few registers.
 template <class T, int kD, bool kCausal>
 using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
                                             kD == 64   ? ForwardForm::kTeams
@@ -70,7 +70,7 @@ using CappedForward = CappedOf<TunedForward<T, kD, kCausal,
 template <class T, int kD, bool kCausal>
 using DividedCappedForward = Divided<CappedOf<TunedForward<T, kD, kCausal, ForwardForm::kPair>>>;
 
-// Calls f(width, causal) with both as types.
+// Calls f(width, causal) with the shape's padded width and its mask as integral constants.
 template <class F>
 cudaError_t with_tuned_shape(const AttentionShape& shape, F&& f) {
   const auto with_width = [&](auto causal) {

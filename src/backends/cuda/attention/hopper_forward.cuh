@@ -63,7 +63,7 @@ class ForwardConsumer {
 
  private:
   using BlockRing = Ring<Traits::kStages>;
-  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
+  // Returns the thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));
@@ -73,7 +73,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void pass_turn() {
     named_arrive(group_ + 1 == kGroups ? barrier_ + 1 - kGroups : barrier_ + 1, 256);
   }
-  // The tile of the Q that is next or in use; loaded at each use, which saves registers.
+  // Returns the tile of the Q that is next or in use; loaded at each use, which saves registers.
   __device__ __forceinline__ ForwardTile tile() const {
     return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }

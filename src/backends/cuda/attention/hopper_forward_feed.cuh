@@ -13,7 +13,7 @@
 
 namespace tracestep::cuda {
 
-// Switches of a forward kernel. The ladder changes one of them at a time.
+// Compile-time switches of a forward kernel; bench/kernels/attention shows what they are worth.
 template <class TypeOf, int kD_, int kGroups_, int kN_, bool kCausal_>
 struct ForwardTraits {
   using T = TypeOf;                         // __nv_bfloat16 or __half
@@ -40,7 +40,7 @@ struct Windowed : Traits {
   static constexpr bool kWindowed = true;
 };
 
-// No limit to what windowed kernels see; sums with it do not overflow.
+// The window of windowed kernels where there is no limit; sums with it do not overflow.
 constexpr int kEveryKey = 1 << 30;
 
 struct ForwardParameters {
@@ -121,14 +121,14 @@ __device__ __forceinline__ ForwardTile forward_tile(const ForwardParameters& p, 
           .head_of_all = head_of_all};
 }
 
-// Blocks of keys that rows up to `last_row` see; at least one, even if it is all masked.
+// Returns how many blocks of keys rows up to `last_row` see; at least one, even if all masked.
 template <class Traits>
 __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
   const int keys = Traits::kCausal ? min(p.keys, last_row + 1 + p.offset) : p.keys;
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// The first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
+// Returns the first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
 template <class Traits>
 __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const ForwardTile& tile,
                                                int blocks) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const
   return min(blocks - 1, max(0, first) / Traits::kN);
 }
 
-// A block of the cluster starts at this one of a tile's blocks of keys, counted from the last, and
-// takes every distance-th from there on.
+// Return which of a tile's blocks of keys, counted from the last, this thread block takes first,
+// and the distance from one to the next that it takes.
 template <class Traits>
 __device__ __forceinline__ int key_part() {
   return Traits::kDivided ? cluster_rank() : 0;

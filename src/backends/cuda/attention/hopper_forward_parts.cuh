@@ -31,7 +31,7 @@ struct PartsLayout {
   static_assert(kStates + kChunkBytes <= Layout::kO, "no room");
 };
 
-// The factors of the parts of two rows, and their log-sum-exp.
+// The factors by which the parts' sums of two rows are added up, and the rows' log-sum-exp.
 template <class Traits>
 struct PartFactors {
   float factor[PartsLayout<Traits>::kMost][2];
@@ -71,9 +71,9 @@ struct PartFactors {
   }
 };
 
-// Called by all consumers of a cluster. Rows are shared out by the warps whose they are: a block
-// takes 8 / parts of them, and its own warps divide their columns. `o`: this block's sums; `state`:
-// RowSoftmax::state().
+// Adds up the parts' sums and writes o and lse; all consumers of a cluster call it. A block takes
+// the rows of 8 / parts of the eight warps, and its own warps divide their columns. `o`: this
+// block's sums; `state`: RowSoftmax::state().
 template <class Traits, int K>
 __device__ __forceinline__ void merge_parts(const ForwardParameters& p, const ForwardTile& tile,
                                             std::uint32_t shared, int group, int thread,

@@ -14,7 +14,7 @@
 
 namespace tracestep::cuda {
 
-// Tensor maps of the operands of a call; `status` keeps the first error.
+// Makes the tensor maps of a call's operands; `status` keeps the first error.
 struct MapEncoder {
   const AttentionShape& shape;
   cudaError_t status = cudaSuccess;
@@ -46,15 +46,15 @@ struct MapEncoder {
   }
 };
 
-// Allows the kernel its shared memory (once per kernel).
+// Lets the kernel use `bytes` of dynamic shared memory; needed once per kernel.
 template <class... P>
 cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
-// Factors that turn products into arguments of tanh where scores are capped, and products or, where
-// they are capped, tangents into exponents of two.
+// Return the factor from products q k to arguments of tanh (0 without a cap), and the factor to
+// exponents of two: from products, or from tangents where scores are capped.
 inline float to_tangent(const AttentionShape& shape) {
   return shape.cap > 0 ? shape.scale / shape.cap : 0.0F;
 }
@@ -246,7 +246,7 @@ cudaError_t launch_wide_queries(const AttentionBackward& call, const BackwardRow
   return launch_kernel(stream, {static_cast<unsigned>(p.tiles), 384, Layout::kBytes}, kernel, p);
 }
 
-// Launches backward's kernels; that for dQ takes documents as any windowed one does.
+// Launches backward for heads wider than 128; `OfQueries` are the traits of the kernel for dQ.
 template <class Traits, class OfQueries = Traits>
 cudaError_t launch_hopper_wide_backward(const AttentionBackward& call, const LaunchStream& stream) {
   BackwardRows rows = backward_rows(call);

@@ -49,8 +49,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   }
 }
 
-// Hides transposed scores [64 keys][kM queries], as mask_scores() does. `distance`: keys from the
-// last one that the first query sees to the first one here; `keys_left`: keys from that one on.
+// Masks transposed scores [64 keys][kM queries], as mask_scores() does. `distance`: the first key
+// here less the last key that the first query sees; `keys_left`: keys from the first one here on.
 template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
                                                 int window, int thread) {
@@ -85,9 +85,9 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
   }
 }
 
-// Hides queries behind the documents of keys, and behind their windows, of scores transposed.
-// `ends`: of the 64 keys in shared memory, see load_document_ends(); that of the first is the
-// least.
+// Masks transposed scores where a query comes after a key's document or window. `distance`: as of
+// mask_transposed(). `ends`: the ends of 64 keys in shared memory, see load_document_ends(), of
+// which the first is the least.
 template <int kM>
 __device__ __forceinline__ void mask_document_ends(float (&s)[kM / 2], int distance,
                                                    std::uint32_t ends, int thread) {

@@ -10,15 +10,15 @@
 
 namespace tracestep::cuda {
 
-// The heads of a section if a section may have at most `most`; all sections get nearly the same
-// number.
+// Returns how many heads a section has that may have at most `most`, if all sections get nearly the
+// same number.
 inline int equal_sections(int heads, std::int64_t most) {
   const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
   const int sections = (heads + fitting - 1) / fitting;
   return (heads + sections - 1) / sections;
 }
 
-// How many heads a section has, for the order of tiles. The larger, the better short tiles fill the
+// Returns how many heads a section has (ForwardTile). The more, the better short tiles fill the
 // end, as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
 // again; where rows are few, the tiles' own Q and O take much of it.
 inline int section_heads(const AttentionShape& shape) {
@@ -36,14 +36,14 @@ struct BackwardOrder {
   int round;
 };
 
-// Without a mask all blocks are as long, and heads go one by one. Causal: a section has blocks
-// enough for all multiprocessors to end at about the same time, and not more, since all blocks of a
-// head read the same queries. Long walks alternate: in rounds of as many blocks as there are
-// multiprocessors, of sections of four heads or more, which leave little room at their ends and
-// where a block seldom waits for its turn at dQ; or by sections that just fill the multiprocessors,
-// where there are no turns or heads are short. If neither, and the queries that all need at a time
-// fit into L2, they walk one way, as short walks do (two heads to share keys, a window), which lose
-// more by following each other than they gain.
+// Chooses the order. Without a mask all blocks are as long, and heads go one by one. Causal: a
+// section has blocks enough for all multiprocessors to end at about the same time, and not more,
+// since all blocks of a head read the same queries. Long walks alternate: in rounds of as many
+// blocks as there are multiprocessors, of sections of four heads or more, which leave little room
+// at their ends and where a block seldom waits for its turn at dQ; or by sections that just fill
+// the multiprocessors, where there are no turns or heads are short. If neither, and the queries
+// that all need at a time fit into L2, they walk one way, as short walks do (two heads to share
+// keys, a window), which lose more by following each other than they gain.
 inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks) {
   if (!shape.causal) return {1, 0};
   constexpr int kFewBlocks = 12, kMuchWidth = 512;
@@ -59,7 +59,7 @@ inline BackwardOrder backward_order(const AttentionShape& shape, int key_blocks)
   return {equal_sections(heads, 2 * most / key_blocks), 0};
 }
 
-// How many blocks of a cluster divide the queries of a block of keys: as many as leave no
+// Returns how many blocks of a cluster divide the queries of a block of keys: as many as leave no
 // multiprocessor idle, and twice as many under a causal mask, where the longest decides, if that is
 // two, or if walks are long and seldom wait for their turn at dQ. A part has at least four steps,
 // without which summing up costs more than it gains.
@@ -81,11 +81,11 @@ int backward_parts(const AttentionShape& shape) {
   return doubles ? 2 * parts : parts;
 }
 
-// Blocks of a cluster that divide the keys of a tile of queries: as many as find room at once,
-// which eight do less often than two, since a cluster stays within a part of the device. A part has
-// at least two blocks of keys, and there are eight in all, without which merging costs more than it
-// gains. The tiles of long causal heads differ so much that parts may wait for room, and that two
-// pay even where each tile has a multiprocessor. Chosen by timing, see bench/results.
+// Returns how many blocks of a cluster divide the keys of a tile of queries: as many as find room
+// at once, which eight do less often than two, since a cluster stays within a part of the device. A
+// part has at least two blocks of keys, and there are eight in all, without which merging costs
+// more than it gains. The tiles of long causal heads differ so much that parts may wait for room,
+// and that two pay even where each tile has a multiprocessor. Chosen by timing, see bench/results.
 inline int forward_parts(const AttentionShape& shape) {
   constexpr int kRows = 128, kKeys = 128;
   const int room = multiprocessor_count();

@@ -8,7 +8,7 @@
 
 namespace tracestep::cuda {
 
-// Multiplies the rows of accumulators by factors.
+// Multiplies each of the two rows of a thread's accumulators by its factor.
 template <int K>
 __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[2]) {
 #pragma unroll

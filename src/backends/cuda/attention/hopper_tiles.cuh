@@ -10,7 +10,7 @@
 
 namespace tracestep::cuda {
 
-// The widest swizzle whose panels divide a row of D elements: 128, 64 or 32 bytes.
+// Returns the widest swizzle whose panels divide a row of D elements: 128, 64 or 32 bytes.
 constexpr int swizzle_bytes(int width) {
   return width % 64 == 0 ? 128 : width % 32 == 0 ? 64 : 32;
 }
@@ -24,15 +24,15 @@ struct Tile {
   static constexpr int kBytes = kPanels * kPanelBytes;
   static_assert(kWidth % kColumns == 0 && kRows % 8 == 0);
 
-  // Matrix descriptor ("Matrix Descriptor Format"): address, the two strides in 16-byte units, and
-  // the swizzle mode (1: 128, 2: 64, 3: 32 bytes).
+  // The swizzle mode in a matrix descriptor (PTX, "Matrix Descriptor Format": the address, two
+  // strides in 16-byte units, and the mode): 1 for 128 bytes, 2 for 64, 3 for 32.
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // The address as a descriptor has it: without what names a block of the cluster, above 18
-  // bits.
+  // Returns the address as a descriptor has it: without the bits above the 18th, which name a block
+  // of the cluster.
   static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
     return (address & 0x3FFFF) >> 4;
   }
-  // The descriptor of an operand whose K axis runs along a row, or down the rows.
+  // Return the descriptor of an operand whose K axis runs along a row, or down the rows.
   static __device__ __forceinline__ std::uint64_t along_rows(std::uint32_t address) {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) | (std::uint64_t{1} << 16) |
            place(address);
@@ -41,13 +41,13 @@ struct Tile {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
            (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
-  // What leads a descriptor to the step-th 16 columns (along) or 16 rows (down), when added to it.
+  // Return what to add to a descriptor to reach its step-th 16 columns (along) or 16 rows (down).
   static constexpr int along_step(int step) {
     return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
   }
   static constexpr int down_step(int step) { return step * 16 * kSwizzle / 16; }
 
-  // Byte offset of eight columns (chunk) of a row.
+  // Returns the byte offset of eight columns (chunk) of a row.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     constexpr int kChunks = kColumns / 8;
     const int twist = row / (128 / kSwizzle) % kChunks;
@@ -55,8 +55,8 @@ struct Tile {
   }
 };
 
-// Copy rows of a head to a tile, which counts its bytes on `barrier`, and 64 rows of a tile back: a
-// box of the tensor for each panel.
+// Copy rows of a head to a tile, and count its bytes on `barrier`, or 64 rows of a tile back, by
+// the copy engine: a box of the tensor for each panel.
 template <class TileOf>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const CUtensorMap* map,
                                           std::uint32_t barrier, int row, int head, int batch) {

@@ -54,8 +54,8 @@ struct WideKeysLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A warpgroup: kValues makes dV, the other dK. What is "scored" is multiplied with the tile of keys
-// that the warpgroup keeps; the other of Q and dO is summed up.
+// One warpgroup, which sums up dV (kValues) or dK. It multiplies the tile of K or V that it keeps
+// with Q or dO (the "scored" one), and what it makes of that with the other (the "summed" one).
 template <class Traits, bool kValues>
 class WideKeysConsumer {
   using Layout = WideKeysLayout<Traits>;
@@ -120,7 +120,7 @@ class WideKeysConsumer {
     wgmma_commit();
   }
 
-  // Takes a step, whose scores are there; the sum of the step before may be in flight.
+  // Takes a step over a block of queries, whose scores are there; the last sum may be in flight.
   __device__ __forceinline__ void step(const BackwardTile<Traits>& tile, BackwardWalk<Traits>& walk,
                                        bool is_first) {
     pin(s_);

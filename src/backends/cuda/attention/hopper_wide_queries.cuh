@@ -118,7 +118,7 @@ class WideQueriesConsumer {
   }
 
  private:
-  // The thread's index in the warpgroup, read from %tid each time, which saves a register.
+  // Returns the thread's index in the warpgroup, read from %tid each time, which saves a register.
   static __device__ __forceinline__ int thread() {
     int t;
     asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t));

@@ -134,7 +134,7 @@ __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t addres
       "r"(never), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]));
 }
 
-// Keeps later loads from being moved before it, by a branch that is never taken.
+// Keeps later loads from being moved before this point, by a branch that is never taken.
 __device__ __forceinline__ void stay_behind(std::uint32_t x, std::uint32_t never) {
   asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, %1; @p trap; }" ::"r"(x), "r"(never));
 }
@@ -178,8 +178,8 @@ struct LaneOffsets {
     columns_chunk = static_cast<std::uint32_t>((lane >> 3 & 1) ^ Layout::swizzle(column)) << 4;
   }
 
-  // The same offsets, which the compiler takes for new ones in every step of a loop: what is
-  // computed from them does not occupy registers across the loop. Steps stay below 2^30.
+  // Returns the same offsets, which the compiler takes for new ones in every step of a loop: what
+  // is computed from them does not occupy registers across the loop. Steps stay below 2^30.
   __device__ __forceinline__ LaneOffsets in(int step) const {
     LaneOffsets offsets = *this;
     offsets.rows_chunk += static_cast<std::uint32_t>(step) >> 30 << 24;

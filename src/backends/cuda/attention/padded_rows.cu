@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kThreads = 256, kRows = 32, kWordsInFlight = 4;
 
-// Where a row begins. Rows are in the order in which they lie in memory: those of heads beside each
-// other, or one after the other.
+// Returns the offset in elements of row `index`. Rows are counted in the order in which they lie in
+// the source: head after head in each token, or token after token in each head.
 __device__ __forceinline__ std::int64_t row_start(const RowCopy& copy,
                                                   const AttentionStrides& strides, int index) {
   const bool is_token_major = copy.source_strides.head < copy.source_strides.row;
@@ -21,7 +21,7 @@ __device__ __forceinline__ std::int64_t row_start(const RowCopy& copy,
          (is_token_major ? y : x) * strides.row;
 }
 
-// Copies rows word by word, kRows of them by a block. Along y: the tensors.
+// Copies rows word by word, kRows of them per block; blockIdx.y is the tensor.
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
     copy_rows_kernel(Predecessors before, const __grid_constant__ RowCopies all) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The bytes of the largest word in which everything can be copied: 8, 4 or 2.
+// Returns the bytes of the largest word in which all rows can be copied: 8, 4 or 2.
 int word_bytes(const RowCopies& all) {
   std::int64_t bits = 8 | 2 * (all.source_width | all.target_width);
   const auto look_at = [&](const void* data, const AttentionStrides& s, const RowCopy& copy) {

@@ -89,7 +89,7 @@ StatsPieces stats_in(const Pieces& pieces, const AttentionShape& shape) {
   return stats;
 }
 
-// The parts of float32 operands: `operands` is what splits them, `view` what the kernels read.
+// The parts of float32 operands: arguments of split_operands(), and views that the kernels read.
 struct SplitPieces {
   SplitOperands operands;
   TileView view[kOperands];
@@ -150,7 +150,7 @@ bool is_empty(const AttentionShape& shape) {
   return batch_heads(shape) == 0 || shape.width == 0 || (shape.queries == 0 && shape.keys == 0);
 }
 
-// Sets all but the operands, which come as they are or in parts. `heads`: of what is resident.
+// Sets all but operands and results. `heads`: those of the resident side, queries or keys.
 void set_backward_params(BackwardParams& params, const AttentionShape& shape, int heads,
                          const StatsPieces& stats) {
   params.lse2 = stats.lse2;
@@ -192,7 +192,7 @@ cudaError_t prepare_stats(const AttentionBackward& call, const StatsPieces& piec
   return find_query_stats(stats, stream);
 }
 
-// The arguments of the two kernels from views of q, k, v and dO.
+// The arguments of the two backward kernels: that for dK and dV, and that for dQ.
 struct BothParams {
   BackwardParams keys, queries;
 };

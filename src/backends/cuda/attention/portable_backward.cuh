@@ -185,7 +185,7 @@ class BackwardWarp {
       own[i / 2][i % 2] = load_shared_pair(own_stats() + own_row(i) * Shared::kOwnBytes);
     }
   }
-  // The lane's i-th row, counted from the block's first.
+  // Returns the lane's i-th row, counted from the block's first.
   __device__ __forceinline__ int own_row(int i) const {
     return warp_rows_ + i * 8 + (lane_ >> 2);
   }
@@ -197,15 +197,15 @@ class BackwardWarp {
     }
   }
 
-  // The slope of a capped score, 1 - tanh². The tangent is computed from the probability, as there
-  // are no registers to keep both. `origin` is the log-sum-exp to base 2.
+  // Returns the slope of a capped score, 1 - tanh². The tangent is computed from the probability,
+  // as there are no registers to keep both. `origin` is the log-sum-exp to base 2.
   __device__ __forceinline__ float slope_of_cap(float probability, float origin) const {
     if (probability <= 0) return 0;
     const float tangent = __fdividef(__log2f(probability) + (origin - Traits::kShift), scaling_.c);
     return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
-  // Turns scores into probabilities, 2^kShift times their size.
+  // Turns scores into probabilities, times 2^kShift.
   __device__ __forceinline__ void exponentiate(Scores& s, const Passing& y,
                                                const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -260,7 +260,7 @@ class BackwardWarp {
     }
   }
 
-  // Computes dS = P (dP - delta), in place of dP.
+  // Computes dS = P (dP - delta), times the slope of a cap, in place of dP.
   __device__ __forceinline__ void differentiate(Scores& ds, const Scores& s, const Passing& y,
                                                 const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -327,7 +327,7 @@ class BackwardWarp {
     multiply_columns<T, kParts, kD, kMT, kN, Shared::kYPlane>(acc, fragments, y, lanes, one);
   }
 
-  // The place where the two warps of a group exchange fragments of P, then of dS.
+  // Returns the address at which the two warps of a group exchange fragments of P, then of dS.
   __device__ __forceinline__ std::uint32_t exchange() const {
     return memory_ + Shared::kExchange + group_ * 2 * Shared::kFragments;
   }

@@ -27,7 +27,7 @@ cudaError_t launch_backward(const BackwardParams& params, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// The arguments of BackwardTraits.
+// The configuration of the backward kernel that these arguments of BackwardTraits describe.
 template <class E, int parts, int width, int row_blocks, int warps, int passing, int blocks,
           Gradient gradient, int share = 1>
 inline constexpr Configuration<BackwardParams> kBackward{

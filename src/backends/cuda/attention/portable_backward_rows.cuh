@@ -31,7 +31,7 @@ struct BackwardTile {
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
   }
 
-  // The first head of y that meets this one of x, and the first head of queries of the two, of all.
+  // Return the first head of y for this head of x, and its first head of queries of all batches.
   __device__ __forceinline__ int first_y_head(const BackwardParams& p) const {
     return kQueries ? head / p.group : head * p.group;
   }
@@ -61,7 +61,7 @@ struct BackwardTile {
   }
 
  private:
-  // The first key that a query sees, and the first query behind those that see a key.
+  // Return the first key that a query sees, and the first query behind those that see a key.
   __device__ __forceinline__ int begin_of(const BackwardParams& p, int query) const {
     return documents(p).first_key(query, query + p.offset - p.window + 1);
   }

@@ -10,11 +10,11 @@ namespace tracestep::cuda::portable {
 // together (wide heads), two kernels make them.
 enum class Gradient : std::uint8_t { kKeysValues, kKeys, kValues, kQueries };
 
-// Operands are sums of `parts` elements E. A warp has `row_blocks` blocks of 16 resident rows, and
-// `passing` rows of the other side pass by at a time. kShare = 2: two warps have the same rows;
-// each computes the scores of half the rows passing by and then, P and dS exchanged through shared
-// memory, half the columns of the results. Only so do wide heads leave room for 32 rows a warp;
-// with fewer rows, shared memory would be read more often.
+// A kernel's tiles. Operands are sums of `parts` elements E. A warp has `row_blocks` blocks of 16
+// resident rows, and `passing` rows of the other side pass by at a time. kShare = 2: two warps have
+// the same rows; each computes the scores of half the rows passing by and then, P and dS exchanged
+// through shared memory, half the columns of the results. Only so do wide heads leave room for 32
+// rows a warp; with fewer rows, shared memory would be read more often.
 template <class E, int parts, int width, int row_blocks, int warps, int passing, int blocks,
           Gradient gradient, int share = 1>
 struct BackwardTraits {
@@ -38,9 +38,9 @@ struct BackwardTraits {
   static_assert(share == 1 || (parts == 1 && kColumns % 16 == 0 && kOwn % 16 == 0));
 };
 
-// Shared memory. X are the rows that a block keeps (keys with values, or queries with dO: the
-// pair), Y those that pass by, in two stages, with their pair and statistics; then fragments that
-// warps exchange, and what is known of the block's own queries.
+// The layout of shared memory. X are the rows that a block keeps (keys with values, or queries with
+// dO: the pair), Y those that pass by, in two stages, with their pair and statistics; then
+// fragments that warps exchange, and statistics of the block's own queries.
 template <class Traits>
 struct BackwardShared {
   static constexpr int kPitch = TileLayout<Traits::kD>::kPitch;
@@ -79,8 +79,8 @@ __device__ __forceinline__ BackwardScaling with_cap(BackwardScaling s, float cap
   return s;
 }
 
-// The scaling for a kernel that makes kG. `batch_head` is the head of its resident rows over the
-// whole batch: of queries for kQueries, else of keys.
+// Returns the scaling for a kernel that makes kG. `batch_head` is the head of its resident rows
+// over the whole batch: of queries for kQueries, else of keys.
 template <class E, Gradient kG>
 __device__ __forceinline__ BackwardScaling find_scaling(const BackwardParams& p, int batch_head) {
   BackwardScaling s;

@@ -13,7 +13,7 @@ namespace tracestep::cuda::portable {
 
 inline constexpr float kLog2E = 1.44269504088896340736F, kLn2 = 0.69314718055994530942F;
 
-// Probabilities in float16 are kept 2^this times their size, far from the smallest numbers.
+// The exponent of two by which probabilities are scaled: in float16, away from subnormal numbers.
 template <class E>
 inline constexpr float kProbabilityShift = 0;
 template <>
@@ -257,7 +257,7 @@ struct FirstOf {
   }
 };
 
-// Launches the kernel of one configuration; rows of float16 or bfloat16 parts.
+// Launches the forward kernel of one configuration, on operands of kParts parts of type E.
 template <class E, int kParts, int kD, int kMT, int kWarps, int kN, int kBlocks>
 cudaError_t launch_forward(const ForwardParams& params, cudaStream_t stream) {
   using Shared = ForwardShared<kParts, kD, kMT, kWarps, kN>;

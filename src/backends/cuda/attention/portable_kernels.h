@@ -26,8 +26,8 @@ cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardPa
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream);
 
-// The statistics of every query for the backward kernels; see BackwardParams. `exponent` may be
-// nullptr.
+// What find_query_stats() reads, and the statistics of every query that it writes for the backward
+// kernels (BackwardParams). `exponent` may be nullptr.
 struct QueryStats {
   const void *o = nullptr, *d_o = nullptr;
   AttentionStrides o_strides, do_strides;

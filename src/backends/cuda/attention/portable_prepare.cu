@@ -78,13 +78,13 @@ __device__ __forceinline__ float finite_magnitude(float x) {
   return magnitude < INFINITY ? magnitude : 0;  // infinity and NaN give no scale
 }
 
-// The range that a head of an operand belongs to, and shares with the others of its group.
+// Returns the range to which a head of an operand belongs, with the others of its group.
 __device__ __forceinline__ HeadRange& range_of(const SplitOperands& p, const SplitOperand& x,
                                                int batch_head) {
   return p.ranges[batch_head / (x.heads / p.key_heads)];
 }
 
-// Takes a head into its range: the largest magnitude and the largest sum of squares of a row;
+// Includes a head in its range: the largest magnitude and the largest sum of squares of a row;
 // maxima do not depend on the order.
 __device__ __forceinline__ void measure_head(const SplitOperands& p, const SplitOperand& x,
                                              int batch_head) {

@@ -10,14 +10,14 @@
 
 namespace tracestep::cuda::portable {
 
-// The power of two that float32 operands were multiplied by before they became 16-bit parts: it
-// brings the largest magnitude of a head to [2^14, 2^15), the top of float16's narrow range.
+// Returns the exponent of two by which float32 operands are scaled before they become 16-bit parts:
+// it brings the largest magnitude of a head to [2^14, 2^15), the top of float16's narrow range.
 __host__ __device__ inline int scale_exponent(std::uint32_t magnitude_bits) {
   const int exponent = 141 - static_cast<int>(magnitude_bits >> 23);
   return exponent > 126 ? 126 : exponent;
 }
 
-// An exponent of two that exceeds the square root of the float.
+// Returns an exponent e such that 2^e exceeds the square root of the float with these bits.
 __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   const int exponent = static_cast<int>(squares_bits >> 23) - 127;
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
@@ -186,7 +186,7 @@ struct Fragments {
   std::uint32_t word[kParts][kMT][kN / 16][4];
 };
 
-// Makes accumulators of one product left operands of the next without leaving the registers.
+// Rounds the accumulators of one product to left operands of the next, all in registers.
 template <class E, int kParts, int kMT, int kN>
 __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
                                                const float (&from)[kMT][kN / 8][4]) {

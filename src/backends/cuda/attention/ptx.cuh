@@ -218,7 +218,7 @@ __device__ __forceinline__ float2 load_float2(std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
   return x;
 }
-// Rounds both to nearest; `low` goes to the lower half.
+// Returns both numbers in one word, each rounded to nearest; `low` is in the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high);
 template <>

@@ -20,7 +20,7 @@ constexpr int kRun = 4;       // elements of a thread side by side: 16 bytes of 
 constexpr int kResident = 2;  // blocks on a multiprocessor
 constexpr int kAhead = 2;     // rows of a tile whose instructions are there at once
 
-// A part of a block: rows of its codes, columns of the transposed ones.
+// A weight that is one part of a matrix of codes: rows of it, columns of its transpose.
 struct Part {
   const void *p, *g, *m, *v;
   void *p_new, *m_new, *v_new;  // each may be null: nobody reads it
@@ -68,8 +68,8 @@ __device__ __forceinline__ Tensor tensor_of(const Parts& parts, const Part& part
   return out;
 }
 
-// A row of a thread's 8 by 8 elements, half of them in each half of the tile: updates them and
-// returns them as their codes stand for them, zeros behind the last column.
+// Updates a row of a thread's 8 by 8 elements, half of them in each half of the tile, and returns
+// them rounded to bfloat16, from which their codes are made; zeros behind the last column.
 __device__ __forceinline__ Pack<BF16, kSide> update_row(const Tensor& t, const Factors& f,
                                                         std::int64_t index, int left) {
   Group<kRun> group[2];
@@ -132,7 +132,7 @@ __device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const P
   return magnitude.bits();
 }
 
-// Updates by a block for each tile: blocks that walk over many take 2 to 3 % longer; some end late.
+// Updates one tile per block: blocks that walk over many take 2 to 3 % longer, as some end late.
 __global__ void __launch_bounds__(kThreads, kResident)
     adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
                        const __grid_constant__ Rates rates) {
@@ -184,7 +184,7 @@ void launch_parts(const KernelCall& call, Parts& parts, const Rates& rates) {
   parts.count = 0;
 }
 
-// Launches the parts of block `b`, from `tile` on; returns the tile behind them.
+// Adds the parts of block `b` to the table, which is launched when full; returns the next tile.
 std::int32_t update_block(const KernelCall& call, const AdamwBlocks& blocks, std::size_t b,
                           std::int32_t tile, Parts& parts, const Rates& rates) {
   const auto in = call.inputs, out = call.outputs;

@@ -16,7 +16,7 @@ struct MaximaArgs {
   std::uint32_t* maxima;
 };
 
-// Finds the largest magnitude for each block, kSize elements at once.
+// Writes the largest magnitude that each thread block finds; it reads kSize elements at once.
 template <class T, int kSize>
 __global__ void __launch_bounds__(kThreads) maxima_kernel(Predecessors before, MaximaArgs a) {
   before.wait();
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads) maxima_kernel(Predecessors before, M
   if (threadIdx.x == 0) a.maxima[blockIdx.x] = largest;
 }
 
-// A matrix in memory.
+// A source (tiles.cuh) that reads a matrix from memory.
 template <class T>
 struct Stored {
   using Element = T;

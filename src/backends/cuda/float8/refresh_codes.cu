@@ -32,7 +32,7 @@ struct Weights {
 };
 static_assert(sizeof(Predecessors) + alignof(Weights) + sizeof(Weights) <= kParameterBytes);
 
-// Weights in float32, rounded to bfloat16.
+// A source (tiles.cuh) that reads float32 weights and rounds them to bfloat16.
 struct Rounded {
   using Element = BF16;
   static constexpr int kParts = 1, kBlocks = 2;

@@ -44,7 +44,7 @@ struct SwigluSource {
   }
 };
 
-// The gradient of the gate, and beside it that of up.
+// A source (tiles.cuh) of two matrices: the gradient of the gate, and beside it that of up.
 template <class T>
 struct SwigluGradSource {
   using Element = T;

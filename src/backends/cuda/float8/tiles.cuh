@@ -17,7 +17,7 @@
 
 namespace tracestep::cuda::float8 {
 
-// KSide: the side of the square of codes that a thread makes.
+// Threads of a block, and the sides of a tile and of the square of codes that a thread makes.
 constexpr int kThreads = 256, kTile = kQuantizeTile, kSide = 8;
 constexpr int kPacks = kTile / kSide;  // packs in a row of a tile
 // 2^-100 as bits: what an operand of zeros has as its largest magnitude.
@@ -27,8 +27,8 @@ __device__ __forceinline__ std::uint32_t magnitude_bits_of(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
 
-// Returns the largest of the block's threads, in all of them. Magnitudes are ordered as their bits
-// are, with infinity and NaN last.
+// Returns to all threads the largest value that any thread of the block has. Magnitudes are ordered
+// as their bits are, with infinity and NaN last.
 __device__ __forceinline__ std::uint32_t block_max(std::uint32_t own, std::uint32_t* scratch) {
   own = __reduce_max_sync(0xffffffffu, own);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
@@ -39,7 +39,7 @@ __device__ __forceinline__ std::uint32_t block_max(std::uint32_t own, std::uint3
   return out;
 }
 
-// The largest of `count` maxima in memory, at least 2^-100.
+// Returns the largest of `count` maxima in memory, at least 2^-100.
 __device__ __forceinline__ float largest_of(const std::uint32_t* maxima, int count,
                                             std::uint32_t* scratch) {
   std::uint32_t bits = kLeastBits;
@@ -68,7 +68,7 @@ __device__ __forceinline__ Pack<T, kSide> load_side(const T* from, std::int64_t 
   return out;
 }
 
-// Where codes go. Each pointer may be null: nobody reads it.
+// Where codes are written. Either pointer may be null, if nobody reads its codes.
 struct Codes {
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // [columns, rows]
@@ -78,7 +78,7 @@ struct Codes {
   bool codes_in_packs = false, transposed_in_packs = false;  // rows are whole packs of 8 codes
 };
 
-// Two codes; the first one in the lower byte.
+// Returns the codes of two numbers, that of the first in the lower byte.
 template <bool kIsE5M2>
 __device__ __forceinline__ std::uint32_t two_codes(float first, float second) {
   return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE,
@@ -241,8 +241,8 @@ struct Delay {
   float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
 };
 
-// The magnitude that gets the largest code by the scale of the step before, as far as float32 holds
-// that. A NaN stays one.
+// Returns the magnitude that gets the largest code by the scale of the step before, as far as
+// float32 holds that. A NaN stays one.
 __device__ __forceinline__ float reach_of(float last, float room) {
   const float reach = room * last;
   return reach > 0x1.fffffep127f ? 0x1.fffffep127f : reach;

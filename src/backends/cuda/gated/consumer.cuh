@@ -12,7 +12,7 @@ __device__ __forceinline__ Rough rounded(float x) {
   return {to_float(from_float<T>(x))};
 }
 
-// Element `which` of the two in a word.
+// Returns element `which` of the two 16-bit elements in a word.
 template <class T>
 __device__ __forceinline__ Rough part_of(std::uint32_t pair, int which) {
   T both[2];
@@ -144,7 +144,7 @@ class GatedConsumer {
     }
   }
 
-  // Stores two panels in turns, so that one is written while the copy engine reads the other.
+  // Stores a panel through two buffers in turn: one is written while the other is copied out.
   __device__ __forceinline__ void store(const float (&x)[kOfPanel], const CUtensorMap* map,
                                         int column, int row) {
     const std::uint32_t panel = panels_ + stores_ * Panel::kBytes;
@@ -159,8 +159,8 @@ class GatedConsumer {
     bulk_commit();
   }
 
-  // --- gradients: panel by panel, with those of gate and up beside them in one of two buffers,
-  // where the gradients take their place
+  // --- gradients: panel by panel; those of gate and up are read to one of two buffers, where their
+  // gradients then replace them
   __device__ __forceinline__ std::uint32_t buffer_of(int panel) const {
     return panels_ + 2 * panel * Panel::kBytes;
   }

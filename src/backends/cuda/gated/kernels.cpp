@@ -65,7 +65,7 @@ class GatedMatmul final : public PreparedKernel {
 };
 
 // --- the library's ------------------------------------------------------------------------------
-// The half of a matrix that has the gates, or what they gate.
+// Returns the half of a matrix [rows, 2F] with the gates (0) or with what they multiply (1).
 OperandSpec half_of(const OperandSpec& gate_up, int which) {
   OperandSpec out = gate_up;
   out.shape[1] /= 2;
@@ -74,7 +74,7 @@ OperandSpec half_of(const OperandSpec& gate_up, int which) {
   return out;
 }
 
-// The product y = x · w', or dh = dy · w, which lies where up's gradient comes when that is known.
+// Returns the problem gate_up = x · w', or dh = dy · w, written where up's gradient replaces it.
 GemmProblem problem_of(const KernelSpec& spec) {
   const auto [rows, width, columns] = sizes_of(spec);
   const bool is_grad = is_gradient(spec);
@@ -138,7 +138,7 @@ class LibraryGatedMatmul final : public PreparedKernel {
     gating_->launch({inputs, outputs}, context);
   }
 
-  // The room in the workspace for gates that nobody else reads; throws if there is none.
+  // Returns room in the workspace for a gate_up that nobody reads; throws if there is none.
   void* spare(const LaunchOperands& at) const {
     const std::int64_t bytes = 2 * half_bytes_ * spec_.outputs[0].shape[0];
     if (spec_.workspace_bytes >= kCudaGemmWorkspaceBytes + bytes)

@@ -45,7 +45,7 @@ struct GatedTile {
   int row, column;
 };
 
-// The place of a tile: eight rows of tiles go together, so that operands stay in the L2 cache.
+// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
 template <bool kGradient>
 __device__ __forceinline__ GatedTile gated_tile(const GatedParameters& p, int unit) {
   using Layout = GatedLayout<kGradient>;

@@ -53,7 +53,7 @@ struct TwoResults {
   }
 };
 
-// Stores both where they are no dense tensors, at the places that the walk says.
+// Stores both gradients to tensors that are not dense, at the offsets that the walk finds.
 template <class T>
 struct TwoStridedResults {
   using Value = TwoGradients<T>;

@@ -12,7 +12,7 @@ int axis_of(const KernelCall& call) {
   return axis < 0 ? axis + call.outputs[0].shape.rank() : axis;
 }
 
-// The entries [start, start + extent) along `axis`, where they are.
+// Returns a view of the entries [start, start + extent) along `axis`.
 TensorRef part_of(const TensorRef& whole, int axis, std::int64_t start, std::int64_t extent) {
   TensorRef part = whole;
   part.shape[axis] = extent;

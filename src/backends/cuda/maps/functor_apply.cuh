@@ -13,7 +13,7 @@ struct Whole {
   T v;
 };
 
-// The bits as an unsigned number, because signed overflow is undefined.
+// Returns the bits as an unsigned number, because signed overflow is undefined.
 template <class T>
 __device__ inline auto wide(Whole<T> x) {
   if constexpr (sizeof(T) == 8) {
@@ -82,7 +82,7 @@ __device__ inline bool stored(bool x) {
   return x;
 }
 
-// The functor F on elements of type T.
+// Applies the functor F to elements and converts its result back to T; a bool stays bool.
 template <class F, class T>
 struct Applied {
   template <class... X>
@@ -91,7 +91,7 @@ struct Applied {
   }
 };
 
-// Calls f(T{}) with the element type of any dtype of this back end.
+// Calls f(T{}) with the element type of a dtype, of all but the 8-bit floating ones.
 template <class F>
 void with_number(DType dtype, F&& f) {
   switch (dtype) {

@@ -41,7 +41,7 @@ class FusedKernels {
  public:
   FusedKernels(int compute_capability, const std::string& cache_folder);
 
-  // Why nothing can be compiled here; empty if it can.
+  // Returns why nothing can be compiled here; empty if it can.
   const std::string& problem() const { return problem_; }
 
   // A call of a fused node: its body, and the strides and alignment of its operands.

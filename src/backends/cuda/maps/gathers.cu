@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The largest chunk that rows are made of and both sides are aligned to.
+// Returns the bytes of the largest chunk that divides a row and to which both sides are aligned.
 std::int64_t chunk_bytes(std::int64_t row_bytes, const void* a, const void* b) {
   std::int64_t bytes = 16;
   while (row_bytes % bytes != 0 || !is_aligned(a, static_cast<std::size_t>(bytes)) ||

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   if (first < count - chunks * kElements) y[chunks * kElements + first] = element;
 }
 
-// The value as an integer, clamped to the range.
+// Returns x as an integer, rounded towards zero and clamped to the range; 0 for NaN.
 template <class Int>
 Int whole(double x) {
   using Limits = std::numeric_limits<Int>;
@@ -38,7 +38,7 @@ Int whole(double x) {
   return static_cast<Int>(x);
 }
 
-// The bits of `x` in `dtype`, in the low bytes.
+// Returns the bits of `x` in `dtype`, in the low bytes.
 std::uint64_t bits_of(double x, DType dtype) {
   const auto real = static_cast<float>(x);
   switch (dtype) {

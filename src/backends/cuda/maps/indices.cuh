@@ -25,8 +25,8 @@ struct Indices {
   }
 };
 
-// Keeps the first fault. Atomic among the threads of this device, which is enough: the host reads
-// it when they are done.
+// Records the fault unless there is one. Atomic among the threads of this device, which is enough:
+// the host reads it when they are done.
 __device__ inline void report(const FaultPlace& place, FaultKind kind, std::int64_t value,
                               std::int64_t bound) {
   Fault* const fault = place.fault;

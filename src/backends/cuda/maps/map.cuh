@@ -73,7 +73,7 @@ struct Loaded {
   Raw<X, N> at[kAhead];
 };
 
-// 16 bytes of the widest type; of single bytes fewer, since each takes a register.
+// Elements of a pack: 16 bytes of the widest type, but 4 of single bytes: each takes a register.
 template <class Sink, class... X>
 inline constexpr int kElementsOfPack = [] {
   constexpr int kWidest = std::max({Sink::kWidth, static_cast<int>(sizeof(X))...});

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256, kElements = 8;  // kElements: elements of a thread
 static_assert(kNf4Block % kElements == 0);
-// Copies for kernels of what the host has.
+// The 16 values of NF4 codes, copied from the host's for kernels.
 struct Nf4Codes {
   float at[16];
   constexpr Nf4Codes() : at() {
@@ -20,7 +20,7 @@ struct Nf4Codes {
 __constant__ Nf4Codes kCodes;
 __constant__ DynamicValues kDynamic;  // a warp reads four of them
 
-// Widens codes, [count/8] words of 8 codes, to w: [count].
+// Writes w: [count], the numbers for which the codes stand, [count/8] words of 8 codes.
 __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,

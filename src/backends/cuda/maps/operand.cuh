@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Floating elements, by their offset from the first.
+// Reads elements of a floating dtype that is known at run time, by their offset from the first.
 struct AnyFloat {
   const void* data = nullptr;
   DType dtype = DType::kF32;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
-// Makes indices into the own part, 0 for others', and 1 or 0 in `mine`; both [count] or nullptr.
+// Writes indices into this rank's part, 0 for others', and 1 or 0 to `mine`; either may be null.
 __global__ void __launch_bounds__(kThreads)
     own_indices_kernel(Predecessors before, const std::int64_t* indices, std::int64_t* own,
                        float* mine, std::int64_t count, OwnPart part, std::int64_t bound,

@@ -23,7 +23,7 @@ struct Rotation {
   float sign;
 };
 
-// Reads N angles from `i` on, which are stored as `dtype`.
+// Reads N cosines or sines from `i` on, which are stored as `dtype`.
 template <int N>
 __device__ void read_angles(const void* data, DType dtype, std::int64_t i, float (&out)[N]) {
   const auto read = [&]<class T>(const T* from) {
@@ -51,8 +51,8 @@ __device__ Pack<T, N> read_row(const T* from) {
   }
 }
 
-// Reads pack `i` of N elements of a row as pairs that are neighbours; where they are `half` apart,
-// N/2 from each half.
+// Reads pack `i` of N elements of a row, so that the two of a pair are neighbours; where they lie
+// `half` apart (kHalves), it takes N/2 from each half of the row.
 template <int N, bool kPacked, bool kHalves, class T>
 __device__ Pack<T, N> read_pairs(const T* row, std::int64_t i, std::int64_t half) {
   if constexpr (!kHalves) {

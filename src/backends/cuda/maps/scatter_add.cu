@@ -41,7 +41,7 @@ struct SortShared {
   unsigned totals[kSortWarps];
 };
 
-// Members as the indices say; the row of a bad index is `rows`, which sorts behind all others.
+// Makes member i of index i; the row of a bad index is `rows`, which sorts behind all others.
 struct FromIndices {
   Indices indices;
   unsigned rows;
@@ -57,7 +57,7 @@ struct FromMembers {
   __device__ Member at(unsigned i) const { return members[i]; }
 };
 
-// Turns counts into places: members go by digit, then by warp.
+// Replaces counts by the places of their first members, which go by digit, then by warp.
 __device__ void place_digits(SortShared& shared) {
   constexpr int kParts = kSortThreads / kDigits, kWarpsPerPart = kSortWarps / kParts;
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -179,7 +179,7 @@ struct NoBase {
   }
 };
 
-// Each element is read by the thread that then writes the result in its place: these may be one.
+// Adds a base, which the result may overwrite: one thread reads an element and then writes there.
 template <class B>
 struct Onto {
   const B* base;
@@ -308,7 +308,7 @@ void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Bas
   });
 }
 
-// Calls f(base): none, or one of the operand's dtype or, beside float32, of 16 bits.
+// Calls f(base): NoBase, or the base operand, of y's dtype or, where y is float32, of 16 bits.
 template <class T, class F>
 void with_base(const KernelCall& call, F&& f) {
   if (call.inputs.size() < 3) return f(NoBase{});

@@ -105,7 +105,7 @@ struct Dropped {
   float scale;
 };
 
-// Drops elements. A thread takes four neighbours, whose words come together. x may be y.
+// Applies dropout; a thread takes four neighbours, whose random words come together. x may be y.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(Predecessors before, const T* x, T* y, Dropped d) {

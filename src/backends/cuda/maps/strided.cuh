@@ -11,7 +11,7 @@
 
 namespace tracestep::cuda {
 
-// n / value for 0 <= n < 2^31 by a multiplication (Granlund and Montgomery 1994).
+// Computes n / value for 0 <= n < 2^31 by a multiplication (Granlund and Montgomery 1994).
 struct Divisor {
   std::uint32_t value = 1, multiplier = 1, shift = 0;
 

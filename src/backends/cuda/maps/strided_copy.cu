@@ -31,7 +31,7 @@ __device__ bool find_position(const Position& position, std::int64_t& offset) {
 }
 
 // --- chunks -----------------------------------------------------------------------------------
-// A chunk made of one element, over and over.
+// Returns a chunk in which one element is repeated.
 template <class Chunk>
 __device__ Chunk repeated(const std::byte* element, int element_bytes) {
   std::uint64_t word;
@@ -50,8 +50,8 @@ __device__ Chunk repeated(const std::byte* element, int element_bytes) {
   }
 }
 
-// Copies chunks, which the walk counts; its strides are bytes: of the source, of the destination.
-// `y` is where position 0 is.
+// Copies chunks, over which the walk goes; its strides are in bytes, of the source and of the
+// destination. `y` is where position 0 is.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads, 4)
     copy_chunks_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The largest chunk that both sides can be moved in; one element where they are not dense.
+// Returns the bytes of the largest chunk that both sides allow; an element's if not dense.
 std::int64_t chunk_bytes(const Walk<2>& walk, const void* from, const void* to,
                          std::int64_t element_bytes, std::int64_t position_step) {
   if (walk.rank == 0 || walk.strides[0][1] != 1 || walk.strides[0][0] > 1 ||
@@ -150,7 +150,7 @@ constexpr int kTile = 64;
 constexpr int kLeastTiled = 16;  // shorter dimensions would leave most of a tile empty
 constexpr int kRows = kThreads / 32;
 
-// Dimension a is dense in the destination, dimension b in the source.
+// Tiles of dimension a, dense in the destination, by dimension b, dense in the source.
 struct Tiles {
   std::int64_t size_a, size_b;
   std::int64_t source_a, destination_b;  // the other strides
@@ -158,7 +158,7 @@ struct Tiles {
   Walk<2> outer;                         // all other dimensions
 };
 
-// Column reads of a tile hit 32 banks: its pitch is an odd number of words (or of 8 bytes).
+// Elements from row to row of a tile: an odd number of words (or of 8 bytes), for column reads.
 template <class Element>
 constexpr int kPitch = kTile + (sizeof(Element) < 4 ? 4 / static_cast<int>(sizeof(Element)) : 1);
 
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The dimension along which the source is dense while the destination is not, or 0.
+// Returns the dimension along which the source is dense while the destination is not, or 0.
 int tiled_dimension(const Walk<2>& walk) {
   if (walk.rank < 2 || walk.strides[0][1] != 1 || walk.strides[0][0] <= 1) return 0;
   if (walk.sizes[0] < kLeastTiled) return 0;

@@ -175,8 +175,8 @@ struct Gemm::Impl {
     return out;
   }
 
-  // The library's candidates, best first. Reductions over parts of k go through the workspace in
-  // float32 and in a fixed order, or not at all.
+  // Returns the library's candidates, best first. Reductions over parts of k go through the
+  // workspace in float32 and in a fixed order, or not at all.
   std::vector<cublasLtMatmulAlgo_t> candidates(const Product& product, int wanted) const {
     const GemmProblem& p = product.problem;
     cublasLtMatmulPreference_t preference = nullptr;
@@ -231,7 +231,7 @@ struct Gemm::Impl {
                           y, p.y, &algorithm, workspace, workspace_bytes, stream.handle);
   }
 
-  // Microseconds of one run, the fastest of a few; infinity when the algorithm does not run.
+  // Returns the microseconds of the fastest of a few runs; infinity if the algorithm does not run.
   double time(const Product& product, const cublasLtMatmulAlgo_t& algorithm, const void* a,
               const void* b, void* y, void* workspace) const {
     double best = std::numeric_limits<double>::infinity();

@@ -13,8 +13,8 @@
 
 namespace tracestep::cuda {
 
-// y[b] = A'[b] · B'[b] (+ beta·c[b], or a bias to each row), all row by row: A' is [m,k], B' is
-// [k,n], y and c are dense (a single matrix y may have longer rows).
+// A product y[b] = A'[b] · B'[b] (+ beta·c[b], or a bias to each row), all row by row: A' is [m,k],
+// B' is [k,n], y and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
   // The distance in elements from row to row, as stored.
@@ -40,19 +40,19 @@ struct GemmProblem {
   std::int32_t bias_alignment = 0;
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
-  // The same problem with the bias in every row of a matrix c.
+  // Returns the same problem with the bias in every row of a matrix c.
   GemmProblem with_rows_of_bias() const {
     GemmProblem out = *this;
     out.sum_dtype = dtype;
     out.bias_alignment = 0;
     return out;
   }
-  // The problem as text, "m512 n768 k768 …", which is its key in the tuning file.
+  // Returns the problem as text, "m512 n768 k768 …", which is its key in the tuning file.
   std::string str() const;
 };
 
-// The largest power of two, up to 256, that divides the address at which every row and every matrix
-// starts, with these distances in elements from row to row and from matrix to matrix.
+// Returns the largest power of two, up to 256, that divides the address at which every row and
+// every matrix starts, with these distances in elements from row to row and from matrix to matrix.
 std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::int64_t batch);
 
 // The least compute capability (10 * major + minor) that has products of 8-bit codes.

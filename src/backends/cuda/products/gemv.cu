@@ -41,14 +41,14 @@ void share_rows(GemvArgs& a, int shares) {
       static_cast<int>(ceil_div(ceil_div(a.k, shares), round_of_warp<T>())) * round_of_warp<T>();
 }
 
-// Spreads the rows over `blocks` blocks: sets the most rows of one, by which its sums take shared
-// memory.
+// Spreads the units over `blocks` blocks, which it returns: sets the most rows of a block, for
+// whose sums it takes shared memory.
 std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   a.most_rows = static_cast<int>(ceil_div(a.units, blocks)) * a.rows_of_unit();
   return blocks;
 }
 
-// How many stages each warp's ring has room for; none are more than there are rounds.
+// Returns how many stages each warp's ring has room for, at most kMostStages.
 template <class T>
 int stages_of(GemvArgs a) {
   a.stages = 0;
@@ -57,7 +57,7 @@ int stages_of(GemvArgs a) {
   return std::min(free_bytes / per_stage, kMostStages);
 }
 
-// How many blocks run: one for each multiprocessor, or more where its sums would not fit.
+// Returns how many blocks run: one for each multiprocessor, or more where its sums would not fit.
 std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
   constexpr std::int64_t kMostSums = 4096;  // the most sums that a block keeps
   const std::int64_t sums = a.units * a.rows_of_unit() * a.shares;

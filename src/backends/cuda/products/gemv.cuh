@@ -71,7 +71,7 @@ struct BlockRows {
 };
 
 // --- the ring of a warp -------------------------------------------------------------------------
-// Round r of a warp is its share of the block's row r · groups + group.
+// What a warp reads of the weights: in round r, its share of the block's row r · groups + group.
 template <class T>
 class Ring {
  public:
@@ -103,7 +103,7 @@ class Ring {
     for (int s = 0; s < a_.stages && s < rounds(); ++s) ask(s, s);
 #endif
   }
-  // Waits for the share of this round, on which nobody may work behind done().
+  // Waits for the share of this round and returns it; nobody may use it after done().
   __device__ const T* wait(int round, int stage, unsigned parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (a_.stages > 0) {
@@ -209,7 +209,7 @@ __device__ void normalise(const GemvArgs& a, std::byte* shared) {
 }
 
 // --- products -----------------------------------------------------------------------------------
-// A lane's part of the product of two shares.
+// Returns a lane's part of the inner product of a share of weights and one of x.
 template <bool kAsPacks, class T>
 __device__ float multiply(const T* weights, const T* x, int length, int lane) {
   constexpr int kSums = 4;

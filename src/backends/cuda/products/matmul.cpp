@@ -24,7 +24,7 @@ struct Matrix {
   std::int32_t alignment;
 };
 
-// The stride to which the batch dimensions collapse (the op record takes nothing else).
+// Returns the one stride to which the batch dimensions collapse (the op record takes no others).
 std::int64_t batch_stride(const OperandSpec& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
@@ -32,8 +32,8 @@ std::int64_t batch_stride(const OperandSpec& x) {
   return 0;
 }
 
-// The operand as the library takes it: with one row (column) the stride between rows (columns) is
-// arbitrary, but the library requires one that is at least as long as a row.
+// Returns the operand as the library takes it: with one row (column) the stride between rows
+// (columns) is arbitrary, but the library requires one that is at least as long as a row.
 Matrix as_matrix(const OperandSpec& x) {
   const std::int64_t rows = x.shape.back(1), columns = x.shape.back(0);
   const std::int64_t row_stride = x.strides.back(1), column_stride = x.strides.back(0);
@@ -55,7 +55,7 @@ bool has_bias(const KernelSpec& spec) {
   return spec.inputs.size() == 3 && spec.inputs[2].shape.rank() == 1;
 }
 
-// The product that computes `spec`, whose results and k are not empty.
+// Returns the problem that computes `spec`, whose results and k are not empty.
 GemmProblem problem_of(const KernelSpec& spec) {
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
   const bool ta = spec.attrs.flag("transpose_a"), tb = spec.attrs.flag("transpose_b");
@@ -158,7 +158,7 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// A product on rows that are padded for the time of it.
+// Multiplies matrices whose rows are padded in the workspace for that (padded_product.h).
 class PaddedMatmul final : public PreparedKernel {
  public:
   PaddedMatmul(KernelSpec spec, const CudaStream& stream)
@@ -183,7 +183,7 @@ class PaddedMatmul final : public PreparedKernel {
   const PaddedProduct product_;
 };
 
-// A product of a few rows.
+// Multiplies a matrix of few rows (thin_product.h).
 class ThinMatmul final : public PreparedKernel {
  public:
   ThinMatmul(const GemmProblem& problem, const CudaStream& stream)
@@ -219,7 +219,7 @@ void require_hopper(const CudaStream& stream) {
               "use fp32 or tf32");
 }
 
-// A product of float32 by parts.
+// Multiplies float32 matrices by parts (split/product.h).
 class SplitMatmul final : public PreparedKernel {
  public:
   SplitMatmul(KernelSpec spec, const CudaStream& stream)
@@ -250,7 +250,7 @@ class SplitMatmul final : public PreparedKernel {
   const GemmProblem problem_;
 };
 
-// Both gradients of a linear layer, by parts.
+// Computes both gradients of a linear layer by parts (split/product.h).
 class SplitLinearGrads final : public PreparedKernel {
  public:
   SplitLinearGrads(KernelSpec spec, const CudaStream& stream)
@@ -282,7 +282,7 @@ class SplitLinearGrads final : public PreparedKernel {
   }
 
  private:
-  // Sets results to zero, as sums of no terms; what has none is empty.
+  // Sets the results to zero, as they are sums of no terms; each may be empty or unread.
   cudaError_t set_to_zero(const LaunchOperands& at) const {
     for (std::size_t i = 0; i < 2; ++i) {
       const OperandSpec& y = spec_.outputs[i];
@@ -299,7 +299,7 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
-// The problem of a product of 8-bit codes, both stored along K, alone or added to a tensor.
+// Returns the problem of a product of 8-bit codes stored along K, alone or added to a tensor.
 GemmProblem scaled_problem(const KernelSpec& spec) {
   constexpr std::size_t kAddend = 4;
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];
@@ -351,7 +351,7 @@ class ScaledMatmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// Computes a product with k = 0: zeros, or what the product is added to times its factor.
+// Computes a product with k = 0: zeros, a bias in every row, or the addend times its factor.
 void empty_sum_kernel(const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (y.count() > 0 && call.inputs.size() == 3 && call.inputs[2].shape.rank() == 1) {

@@ -76,7 +76,7 @@ PaddedProductPlan plan_of(const GemmProblem& p) {
                               .y_bytes = bytes(p.sum_dtype.value_or(p.dtype))});
 }
 
-// The problem on padded matrices, and on those that need no padding.
+// Returns the problem on padded copies, beside matrices that need no padding.
 GemmProblem padded_problem(GemmProblem p, const PaddedProductPlan& plan) {
   constexpr std::int32_t kWorkspaceAlignment = 256;
   if (p.bias_alignment > 0) p = p.with_rows_of_bias();
@@ -91,7 +91,7 @@ std::byte* at(const void* workspace, std::int64_t offset) {
   return static_cast<std::byte*>(const_cast<void*>(workspace)) + offset;
 }
 
-// The rows of an operand as it is stored.
+// Returns the rows of an operand as it is stored.
 Rows stored(const void* data, bool is_transposed, std::int64_t rows, std::int64_t columns,
             std::int64_t leading) {
   if (is_transposed) std::swap(rows, columns);

@@ -21,7 +21,7 @@ struct ThinArgs {
   int shares;  // warps that share the rows of two columns, 1 to kWarps
 };
 
-// Asks for what the lanes of a warp read first of a row; the rest follows the loads.
+// Prefetches to the L2 cache the first bytes of a row, which the lanes of a warp read first.
 __device__ void prefetch_row(const std::byte* first, std::int64_t bytes, int lane) {
   constexpr int kFirst = kAhead * kWarp * 16;
   for (int at = lane * kLine; at < kFirst && at < bytes; at += kWarp * kLine) {
@@ -38,8 +38,8 @@ __device__ void multiply_packs(const RowPack<T>& w, const RowPack<T>& x, float& 
   for (int i = 0; i < kPack<T>; ++i) sum = fmaf(a[i], b[i], sum);
 }
 
-// Adds one warp's share of the products: whole rounds of words, so that each warp reads what is
-// adjacent.
+// Adds the products of one warp's share of K, [begin, end): whole rounds of words, so that each
+// warp reads what is adjacent.
 template <class T, int kRows>
 __device__ void multiply_share(const ThinArgs& a, const T* const (&rows)[kColumns], int begin,
                                int end, int lane, float (&sums)[kColumns][kRows]) {
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   static_cast<Y*>(a.y)[row * a.n + column] = from_float<Y>(sum);
 }
 
-// How many warps share a row, so that few rows keep the memory of a large GPU busy too.
+// Returns how many warps share a row, so that few rows keep the memory of a large GPU busy too.
 template <class T>
 int shares_of(const ThinArgs& a) {
   constexpr std::int64_t kEnoughWarps = 6000;

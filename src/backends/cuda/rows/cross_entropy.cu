@@ -17,7 +17,7 @@ struct Ignored {
   __device__ bool is(std::int64_t other) const { return any && other == target; }
 };
 
-// The target to ignore, if operand `at` is there, by which the sum over rows is then divided.
+// Returns the target to ignore, if operand `at` is there: the count by which the sum is divided.
 Ignored ignored_by(const KernelCall& call, std::size_t at) {
   if (call.inputs.size() <= at) return {};
   return {true, call.attrs.integer("ignore_index")};
@@ -128,7 +128,7 @@ struct GradientArgs {
   FaultPlace faults;
 };
 
-// p·scale with p = exp(x - lse), and (p - 1)·scale for the target. The exponent is a multiply-add
+// Computes p·scale with p = exp(x - lse); for the target (p - 1)·scale. Exponents are multiply-adds
 // in base 2; the rounding error of lse·log2(e), common to a row, is corrected in the row's factor.
 struct RowGradient {
   float shift, scale, one;
@@ -140,7 +140,7 @@ struct RowGradient {
     one = 1.0f + lost;
   }
 
-  // The gradient of a pack. `hit`: which element is the target, outside [0, kPack<T>) if none is.
+  // Returns the gradient of a pack. `hit`: which element is the target; outside the pack if none.
   template <class T>
   __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
     constexpr int kSize = kPack<T>;
@@ -159,7 +159,7 @@ struct RowGradient {
 };
 
 // Makes the gradient. blockIdx.y and z: which part of a long row. Packs are aligned in the logits.
-// No loop: what its turns share would be waited for before the first loads of the row.
+// There is no loop: values that its turns share would delay the first loads of the row.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
     cross_entropy_grad_kernel(Predecessors before, GradientArgs args) {

@@ -36,7 +36,7 @@ __device__ void load_weights(const NormArgs& args, const AnyFloat& from, std::in
   }
 }
 
-// Squares what differs from the mean, over the part of a pack that lies in the row.
+// Sets `terms` to squared differences from the mean, and to 0 where a pack is outside the row.
 template <int N, class T, class Index>
 __device__ void centred_squares(const Pack<T, N>& pack, Index begin, Index width, float mean,
                                 float* terms) {
@@ -48,7 +48,7 @@ __device__ void centred_squares(const Pack<T, N>& pack, Index begin, Index width
   }
 }
 
-// Norms rows. kFits: the row is read once, else for every sum and for the result.
+// Normalises rows. kFits: the row is read once, else for every sum and for the result.
 template <class T, int kCount, bool kFits, bool kCentred>
 __global__ void __launch_bounds__(kNormThreads) norm_kernel(Predecessors before, NormArgs args) {
   before.wait();
@@ -247,7 +247,7 @@ struct Held {
   }
 };
 
-// Sums over a team's lanes several values at the price of one barrier. `scratch`: kWarp of each.
+// Sums several values over the lanes of a row with one barrier. `scratch`: kWarp of each value.
 template <int kCount>
 __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
                           float (&scratch)[kCount][kWarp]) {
@@ -271,7 +271,7 @@ __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
   }
 }
 
-// Adds up the sums of the block's teams: one row of the partial results.
+// Writes the block's row of the partial results: the sums of its teams, added up.
 template <int N>
 __device__ void store_partials(const GradientArgs& args, float* partials,
                                const float (&dw)[kHeld<N>], int team, int lane) {

@@ -26,7 +26,7 @@ RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width
   return plan_rows(ceil_div(packs, turns), held, most);
 }
 
-// Σ e^(c·x - c·top) over what was seen, c > 0. Exponents are multiply-adds of base 2.
+// The running sum Σ 2^(c·x - c·top), c > 0, over the elements seen, of which `top` is the largest.
 struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
@@ -77,7 +77,7 @@ struct OnlineSum {
   }
 };
 
-// A lane's part of the online sum over [0, visible) of a row; elements times `sign` (1 or -1).
+// Returns a lane's part of the sum over [0, visible) of a row, of elements times `sign` (1, -1).
 template <bool kWhole, class T>
 __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::int64_t width,
                                        float sign, float c, int lane, int lanes) {
@@ -98,7 +98,7 @@ __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::
   return sum;
 }
 
-// log Σ exp(x) of a sum with c = log2(e), corrected for the rounding of c·top, which is the same in
+// Returns log Σ exp(x) of a sum with c = log2(e), corrected for the rounding of c·top, the same in
 // all exponents. A row of -inf gives NaN, as inf - inf in the formula.
 __device__ inline float log_of(const OnlineSum& sum) {
   if (sum.top == Largest::kNeutral) return __int_as_float(0x7fffffff);

@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 // --- the ops ----------------------------------------------------------------------------------
-// Sees x as [kept..., reduced...], the reduced axes with the longest strides first, since their
-// order is free and neighbours in memory are read together.
+// Describes the reduction of x as [kept..., reduced...], the reduced axes with the longest strides
+// first, since their order is free and neighbours in memory are read together.
 Reduction split_axes(const TensorRef& x, const Dims& axes) {
   Shape kept_shape, reduced_shape;
   Strides kept_strides, reduced_strides;

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// The larger elements of two words: one float, or two elements of 16 bits. NaN wins.
+// Returns the larger elements of two words, each of one float or two 16-bit elements; NaN wins.
 template <class T>
 __device__ inline std::uint32_t larger_of_words(std::uint32_t a, std::uint32_t b) {
   std::uint32_t y;
@@ -137,7 +137,7 @@ struct RowPack {
   }
 };
 
-// The largest element of all packs.
+// Returns the largest element of all packs; NaN wins.
 template <class T, int kCount>
 __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   constexpr int kWords = RowPack<T>::kWords;
@@ -192,13 +192,13 @@ struct RowRange {
   }
 };
 
-// How far behind an aligned address rows begin.
+// Returns how many elements behind an aligned address the row begins.
 template <bool kWhole, class T>
 __device__ inline int row_shift(const T* row) {
   return kWhole ? 0 : pack_shift(row);
 }
 
-// The pack at `begin`, which hangs over an end of the row.
+// Loads the pack at `begin`, which hangs over an end of the row, with `outside` beyond that.
 template <class T>
 __device__ inline RowPack<T> load_end(const T* aligned, int begin, const RowRange<false>& range,
                                       T outside) {

@@ -15,7 +15,7 @@ namespace tracestep::cuda {
 
 inline constexpr unsigned kMostThreads = 1024;
 
-// `lanes` threads share a row: a power of two up to a warp, whole warps beyond.
+// How rows are dealt out: `lanes` threads share one, a power of two up to a warp, then whole warps.
 struct RowPlan {
   int lanes = 1;
   int rows_per_block = 1;
@@ -27,7 +27,7 @@ struct RowPlan {
     return static_cast<unsigned>(ceil_div(rows, rows_per_block));
   }
 
-  // The row of this thread, and its lane among the threads of that row.
+  // Return the row of this thread, and its lane among the threads of that row.
   __device__ std::int64_t row() const {
     return std::int64_t{blockIdx.x} * rows_per_block + (threadIdx.x >> shift);
   }
@@ -47,14 +47,14 @@ inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most
           static_cast<int>(std::bit_width(lanes)) - 1};
 }
 
-// How many packs cover a row of `width` elements at `data`, and any row behind it.
+// Returns how many packs cover a row of `width` elements at `data`, and any row behind it.
 template <class T>
 std::int64_t packs_of_rows(const void* data, std::int64_t width) {
   const bool aligned = is_aligned(data, 16) && width % kPack<T> == 0;
   return ceil_div(width + (aligned ? 0 : kPack<T> - 1), kPack<T>);
 }
 
-// How many elements of the row's first pack lie before the row.
+// Returns how many elements of the row's first pack lie before the row.
 template <class T, int kSize = kPack<T>>
 __device__ inline int pack_shift(const T* row) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) / sizeof(T) % kSize);
@@ -160,7 +160,7 @@ __device__ inline float sum_in_pairs(const float* x) {
   return fold_in_pairs<Plus, kCount>(x);
 }
 
-// 2^x, off by at most two units in the last place; results below the normal numbers become 0.
+// Returns 2^x to two units in the last place; results below the normal numbers become 0.
 __device__ inline float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

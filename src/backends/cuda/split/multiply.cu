@@ -20,7 +20,7 @@ struct SplitOperands {
   SplitOperand a, b;
   std::int64_t m, n, k;
 
-  // An element of the product in float32, with infinities and NaN as IEEE has them.
+  // Returns an element of the product in float32, with infinities and NaN as IEEE has them.
   __device__ __forceinline__ float exact(std::int64_t batch, std::int64_t row,
                                          std::int64_t column) const {
     const std::int64_t a_step = a.is_down ? a.leading : 1, b_step = b.is_down ? b.leading : 1;
@@ -64,7 +64,7 @@ struct SplitTile {
   int row, column, batch, share, begin, end;  // blocks of K
 };
 
-// The place of a tile: eight rows of tiles go together, so that operands stay in the L2 cache.
+// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
 template <int kN>
 __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int index) {
   constexpr int kRowsTogether = 8;
@@ -83,7 +83,7 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-// The bytes of the scales of a tile's rows; the next function says where these are.
+// Returns the bytes of the scales of a tile's rows, which scales_of() finds.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
 }
@@ -130,8 +130,8 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-// A thread's results within the tile of its warpgroup: 64 rows of kN, as the tensor cores leave
-// them.
+// Where a thread's result lies in the tile of its warpgroup, 64 rows of kN columns, as the tensor
+// cores leave results.
 struct ResultPlace {
   int row, column;
 };

@@ -18,7 +18,7 @@ struct SplitSources {
   SplitSource of[kMostSources];
 };
 
-// A tile's first element, and its place among the tiles.
+// The first row and column of a tile, and its matrix in the batch.
 struct TilePlace {
   std::int64_t row, column, batch;
 };
@@ -31,7 +31,7 @@ __device__ __forceinline__ TilePlace place_of(const SplitSource& s, unsigned blo
           .batch = block / across / down};
 }
 
-// Loads elements of a row from `column` on; zeros outside the matrix.
+// Loads four elements of a row from `column` on; zeros outside the matrix.
 __device__ __forceinline__ float4 load4(const SplitSource& s, const TilePlace& at, int row,
                                         int column) {
   float4 out = make_float4(0, 0, 0, 0);
@@ -46,7 +46,7 @@ __device__ __forceinline__ float4 load4(const SplitSource& s, const TilePlace& a
   return out;
 }
 
-// Stores the parts of four elements of K, of one row of an operand.
+// Stores both parts of four neighbours along K, scaled, in one row of an operand.
 __device__ __forceinline__ void store4(const SplitParts& to, std::int64_t batch, std::int64_t row,
                                        std::int64_t k, const float4& x, const Scaling& scaling) {
   const float2 first = make_float2(scaling(x.x), scaling(x.y)),

@@ -41,7 +41,7 @@ struct SplitSource {
 // Fills the parts of all sources, in one launch (parts.cu). At most three sources.
 cudaError_t split_sources(std::span<const SplitSource> sources, const LaunchStream& stream);
 
-// Bits of the magnitude; they are ordered as magnitudes are, with infinity and NaN last.
+// Returns the bits of the magnitude; they are ordered as magnitudes are, infinity and NaN last.
 __device__ __forceinline__ std::uint32_t magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffU;
 }
@@ -51,8 +51,8 @@ __device__ __forceinline__ float power_of_two(int exponent) {  // -149 to 127
                                           : 1U << (exponent + 149));
 }
 
-// x · 2^-e, with e such that the largest is in [2^14, 2^15); exactly where that is in the range of
-// float32, and in two steps, since 2^-e may not be.
+// Computes x · 2^-e, with e such that the largest magnitude comes to [2^14, 2^15). It is exact
+// where the result is in the range of float32, and takes two steps, since 2^-e may not be.
 struct Scaling {
   int exponent;
   float first, second;
@@ -63,7 +63,7 @@ struct Scaling {
         second(power_of_two(-exponent + exponent / 2)),
         is_finite(largest < 0x7f800000U) {}
   __device__ __forceinline__ float operator()(float x) const { return x * first * second; }
-  // The scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
+  // Returns the scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
   __device__ __forceinline__ float scale() const {
     return is_finite ? power_of_two(exponent) : __uint_as_float(0x7fffffffU);
   }

@@ -6,7 +6,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// The source with the one kind of parts that a product needs of an operand [batch, rows, k].
+// Returns an operand [batch, rows, k] as stored, and the one kind of parts to make of it.
 SplitSource source_of(const SplitOperand& from, const SplitProduct& product,
                       const SplitParts& parts) {
   SplitSource out{.data = from.data,

@@ -28,7 +28,7 @@ struct CublasLt {
 
 // Loads the library at the first call.
 const CublasLt& cublaslt();
-// The library's name and version, "cuBLASLt 13.0.2"; empty: it is missing.
+// Returns the library's name and version, "cuBLASLt 13.0.2"; empty: it is missing.
 std::string cublaslt_name();
 
 }  // namespace tracestep::cuda

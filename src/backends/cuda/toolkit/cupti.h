@@ -29,7 +29,7 @@ struct Cupti {
   decltype(&cuptiGetGraphNodeId) graph_node_id = nullptr;
   decltype(&cuptiGetResultString) result_text = nullptr;
 
-  // The name of a result: "CUPTI_ERROR_NOT_INITIALIZED".
+  // Returns the name of a result: "CUPTI_ERROR_NOT_INITIALIZED".
   std::string text_of(CUptiResult result) const;
 };
 

@@ -29,10 +29,10 @@ class CuptiRecords {
   void add_copy(const CUpti_ActivityMemcpy6& m);
   void add_fill(const CUpti_ActivityMemset4& m);
   void add_call(const CUpti_ActivityAPI& a);
-  // The node of a launch, or -1. May only be called when calls without a node are in node_of_ too.
+  // Returns a launch's node or -1. By then, node_of_ must also have the calls without a node.
   std::int32_t node_at(std::uint32_t correlation) const;
   std::int32_t name(std::string text);
-  // The index of a kernel's readable name; each raw name is converted once.
+  // Returns the index of a kernel's readable name; each raw name is converted once.
   std::int32_t kernel_name(const char* mangled);
   std::int32_t call_name(CUpti_CallbackDomain domain, std::uint32_t id);
 
@@ -45,8 +45,8 @@ class CuptiRecords {
   std::map<std::uint32_t, std::int32_t> node_of_;
 };
 
-// The name of a call without its version, "cudaLaunchKernelExC" for "cudaLaunchKernelExC_v11060",
-// for which readers of traces look.
+// Returns the name of a call without its version, "cudaLaunchKernelExC" for
+// "cudaLaunchKernelExC_v11060", for which readers of traces look.
 std::string plain_call_name(std::string name);
 
 }  // namespace tracestep::cuda

@@ -21,12 +21,12 @@ constexpr std::uint32_t kFlushForced = 1;
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
     CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
-// Libraries launch through the driver as well; its other calls are noise.
+// The driver's calls that are recorded: launches, as libraries launch through it, too.
 constexpr CUpti_CallbackId kDriverCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz};
 
-// CUPTI's callbacks take no user data: one sink for the process. They run on a thread of CUPTI's.
+// What CUPTI's callbacks fill, on its thread. One for the process: callbacks take no user data.
 struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};

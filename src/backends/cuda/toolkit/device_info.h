@@ -17,9 +17,9 @@ struct CudaDeviceInfo {
 // Describes the GPU with this index. All fields are empty if there is none. Never throws.
 CudaDeviceInfo cuda_device_info(int index);
 
-// The version of the driver, "580.65.06", from NVML; empty: not known.
+// Returns the version of the driver, "580.65.06", from NVML; empty: not known.
 std::string nvidia_driver_version();
-// Why clocks, power and temperature cannot be read; empty: they can.
+// Returns why clocks, power and temperature cannot be read; empty: they can.
 std::string nvml_problem();
 
 }  // namespace tracestep

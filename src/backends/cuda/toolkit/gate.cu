@@ -14,7 +14,7 @@ __device__ unsigned long long global_ns() {
   return t;
 }
 
-// Ends when the host has opened the gate `times` times.
+// Ends when the host has opened the gate `times` times, or after two seconds.
 __global__ void wait_at_gate(const volatile unsigned* opened, unsigned times) {
   const unsigned long long start = global_ns();
   while (static_cast<int>(*opened - times) < 0 && global_ns() - start < kPatienceNs) {

@@ -12,8 +12,8 @@ namespace {
 
 __global__ void do_nothing() {}
 
-// The mean time between two events with `kernels` empty ones in between, of pairs of events that
-// run one after the other; the least of several such means, since disturbances only add.
+// Returns the mean time between two events with `kernels` empty ones in between, of pairs of events
+// that run one after the other; the least of several such means, since disturbances only add.
 double between_events_ns(cudaStream_t stream, Gate& gate, int kernels) {
   constexpr int kPairs = 16, kTimes = 8;
   EventMarks marks(stream, 2 * kPairs);

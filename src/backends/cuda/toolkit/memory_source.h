@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Opens the gate before it calls the driver, which may wait for all work of the device.
+// The device's own memory. Opens the gate before calls of the driver, which may wait for all work.
 class DeviceMemory : public MemorySource {
  public:
   explicit DeviceMemory(Gate& gate) : gate_(gate) {}

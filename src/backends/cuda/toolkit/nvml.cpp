@@ -30,7 +30,7 @@ struct Reason {
   const char* name;
   bool throttles;  // holds back work that wants to run faster
 };
-// Idle and the clocks a person asked for are states, not throttling.
+// NVML's bits for why clocks are as they are, their names, and whether they count as throttling.
 constexpr std::array<Reason, 9> kReasons = {{{0x001, "idle", false},
                                              {0x002, "application_clocks", false},
                                              {0x004, "sw_power_cap", true},

@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Opened once per process through library(); tests construct it with their own functions.
+// NVML's functions. library() finds them once per process; tests pass functions of their own.
 class Nvml {
  public:
   // The address of a function by its name, or nullptr.
@@ -20,9 +20,9 @@ class Nvml {
   static const Nvml& library();
 
   bool is_there() const { return problem_.empty(); }
-  // Why the library is missing; empty if it is not.
+  // Returns why the library is missing; empty if it is not.
   const std::string& problem() const { return problem_; }
-  // The driver's version, "580.65.06"; empty: not known.
+  // Returns the driver's version, "580.65.06"; empty: not known.
   std::string driver_version() const;
 
  private:

@@ -31,7 +31,7 @@ struct Nvrtc {
 
 // Loads the library at the first call.
 const Nvrtc& nvrtc();
-// The library's name and version, "NVRTC 13.0"; empty: it is missing.
+// Returns the library's name and version, "NVRTC 13.0"; empty: it is missing.
 std::string nvrtc_name();
 
 }  // namespace tracestep::cuda

@@ -5,7 +5,7 @@
 
 namespace tracestep::cuda {
 
-// The ranges of this process; nullptr when no tool is attached, so that ranges cost nothing.
+// Returns this process's ranges; nullptr when no tool is attached, so that ranges cost nothing.
 RangeSink* nvtx_ranges();
 
 }  // namespace tracestep::cuda

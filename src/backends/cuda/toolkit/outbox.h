@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// A letter lies in pinned memory, where the host reads it while the device works.
+// Values that were sent, in pinned memory, where the host reads them while the device works.
 struct Letter {
   unsigned char values[Outbox::kMostValues][Outbox::kMostBytes];
   unsigned arrived;  // How often the values were written.

@@ -32,7 +32,7 @@ class Transfers {
     Ring(const Ring&) = delete;
     Ring& operator=(const Ring&) = delete;
     std::int64_t bytes_each() const { return bytes_each_; }
-    // The next slot, once the copy that last used it has ended.
+    // Returns the next slot, once the copy that last used it has ended.
     std::byte* take();
     // Marks the slot taken last as being copied on the stream from now on.
     void send(cudaStream_t stream);

@@ -106,7 +106,7 @@ __device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>
   }
 }
 
-// The value of a rank-0 operand, or element i of a short one; `fallback` when there is none.
+// Returns a rank-0 operand's value, or element i of a short one; `fallback` if there is none.
 __device__ inline float scalar_of(const Stream& scalar, float fallback, std::int64_t i = 0) {
   if (scalar.data == nullptr) return fallback;
   return widened<1>(load<1>(scalar, i), scalar.dtype).at[0];
@@ -172,7 +172,7 @@ __device__ Group<N> load_group(const Tensor& t, std::int64_t i) {
   return {load<N>(t.p, i), load<N>(t.g, i), load<N>(t.m, i), load<N>(t.v, i)};
 }
 
-// Returns what p becomes.
+// Updates N elements from `i` on, stores the results, and returns the new p.
 template <int N>
 __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::int64_t i,
                                        const Group<N>& group) {
@@ -205,7 +205,7 @@ __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::i
   return p;
 }
 
-// The rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
+// Returns the rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
 inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                       const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
   const Attrs& attrs = call.attrs;
@@ -222,7 +222,7 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .has_eps_factor = step_size.shape.rank() > 0};
 }
 
-// The row of a table to which a chunk of elements belongs, where chunks are numbered through.
+// Returns the row of a table that has the chunk; chunks are numbered over all rows.
 template <class Table>
 __device__ int row_of(const Table& table, std::int32_t chunk) {
   int low = 0, high = table.count;
@@ -233,8 +233,8 @@ __device__ int row_of(const Table& table, std::int32_t chunk) {
   return low;
 }
 
-// Blocks of an update beside other kernels whose states lie in the host's memory. Each has 24 KiB
-// of reads in flight, of which PCIe 5.0 takes some 110 KiB; the other multiprocessors stay free.
+// The most blocks of an update beside other kernels with states in the host's memory. Each has 24
+// KiB of reads in flight, of which PCIe 5.0 takes some 110 KiB; other multiprocessors stay free.
 constexpr unsigned kBlocksOnLink = 16;
 
 inline bool lies_on_host(const void* data) {
@@ -242,8 +242,8 @@ inline bool lies_on_host(const void* data) {
   return cudaPointerGetAttributes(&found, data) == cudaSuccess && found.type == cudaMemoryTypeHost;
 }
 
-// Blocks of a grid for `work` items, of which a block does `per_block` at a time; a multiprocessor
-// holds `resident` blocks, and `m` is where the first moment lies.
+// Returns the blocks of a grid for `work` items, of which a block does `per_block` at a time; a
+// multiprocessor holds `resident` blocks, and `m` is where the first moment lies.
 inline unsigned update_blocks(const KernelCall& call, const void* m, std::int64_t work,
                               std::int64_t per_block, int resident) {
   const unsigned blocks = blocks_for(call, work, per_block, resident, 8);

@@ -15,7 +15,7 @@ constexpr unsigned kWarps = kThreads / kWarp;
 
 // Blocks of codes that a block of threads processes at a time.
 constexpr std::int64_t kChunk = kPerWarp * kWarps;
-// Limited so that the table and the rates fit into a kernel's parameters.
+// The most tensors of a launch: the table and the rates fit into a kernel's parameters.
 constexpr int kMostTensors = 200;
 constexpr std::size_t kParameterBytes = 32764;
 
@@ -97,7 +97,7 @@ CodedTensor tensor_of(const KernelCall& call, const AdamwGroups& groups, std::si
           .v = codes_of(in[3], in[5], out[2], out[4])};
 }
 
-// The dtypes, if four can move at once; kOther unless all is in place. A shadow has g's dtype.
+// Returns the dtypes if all is in place, four move at once and a shadow has g's; else kOther.
 Pair pair_of(const CodedTensor& t) {
   for (const Codes& c : {t.m, t.v}) {
     const bool is_in_place = c.codes_new == c.codes && c.scales_new == c.scales;

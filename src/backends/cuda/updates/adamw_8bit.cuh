@@ -78,7 +78,7 @@ __device__ inline Updated update_lane(const Factors& f, bool rounds_weight,
   return out;
 }
 
-// Four neighbours as they are stored.
+// Four neighbouring elements as they are stored: weights, gradients, and codes of the moments.
 template <class W, class G>
 struct Lane {
   Pack<W, kFour> p;
@@ -94,8 +94,8 @@ __device__ inline Pack<float, kFour> floats_of(const Pack<T, kFour>& x) {
   return out;
 }
 
-// Blocks that a warp updates one behind the other, so that their scales are read and written
-// together: half a warp each of m and of v. One by one they would make it take 1.4 times as long.
+// How many blocks a warp updates one after the other, so that their scales are read and written
+// together: half a warp each of m and of v. One by one, the update takes 1.4 times as long.
 constexpr unsigned kPerWarp = kWarp / 2;
 
 // The blocks from `begin` on of a tensor that is updated in place, four elements at once, with

@@ -24,7 +24,7 @@ struct Coded {
   float scale;
 };
 
-// Codes four moments of one kind, with a scale. `noise`: of each element; v has the upper half.
+// Encodes a lane's four moments with the scale of the block. `noise`: v takes its upper half.
 template <class Moment>
 __device__ inline Coded encoded(const Pack<float, kFour>& x, const Bits (&noise)[kFour]) {
   std::uint32_t most = 0;

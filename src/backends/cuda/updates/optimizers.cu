@@ -78,7 +78,7 @@ void adamw(const KernelCall& call) {
 // --- many tensors ------------------------------------------------------------------------------
 // Elements that a block processes at a time.
 constexpr std::int64_t kChunk = 4 * kAhead * kGroup * kThreads;
-// Limited so that the table and the rates fit into a kernel's parameters.
+// The most tensors of a launch: the table and the rates fit into a kernel's parameters.
 constexpr int kMostTensors = 220;
 constexpr std::size_t kParameterBytes = 32764;
 
