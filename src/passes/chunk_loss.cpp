@@ -45,7 +45,7 @@ struct Cut {
   NodeId where() const { return pair.gradient == kNoNode ? pair.loss : pair.gradient; }
 };
 
-// --- what can be cut ----------------------------------------------------------------------------
+// --- Finder finds the losses that can be cut, and the products around them ----------------------
 class Finder {
  public:
   explicit Finder(const Program& program) : program_(program), readers_(program) {}
@@ -89,7 +89,7 @@ class Finder {
     return out;
   }
 
-  // Goes back from the loss, through a cast and views that nothing else reads.
+  // Finds the product that makes the logits, behind a cast and views that nothing else reads.
   bool find_product(ValueId id, Cut& out) const {
     const Type type{program_.type(id)};
     while (true) {
@@ -163,7 +163,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- the chunks ---------------------------------------------------------------------------------
+// --- ChunkLoss writes the program, with chunks in place of what Finder found --------------------
 class ChunkLoss {
  public:
   ChunkLoss(const Program& program, std::int64_t chunks, bool adds_products)
@@ -302,7 +302,7 @@ class ChunkLoss {
     return r_.builder().call(*narrowing.op, {out}, narrowing.attrs).front();
   }
 
-  // True if the rows of all chunks are divided by one number: their sums are added.
+  // True if the loss divides by a number that it reads: the losses of chunks are then added.
   bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
 
   // Returns the part of `x`, a mean over all rows or its gradient, of a chunk with so many.

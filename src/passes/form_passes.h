@@ -36,8 +36,8 @@ Program choose(const Program& program, const std::map<std::string, std::string>&
 // Autograd then differentiates the parts.
 Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand);
 
-// The ops into which a call of the composite `op` on operands of these types decomposes, in order;
-// its attributes have their defaults.
+// Returns the ops into which a call of the composite `op` on operands of these types decomposes,
+// in order; its attributes have their defaults.
 std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands);
 
 // Mixed precision: which ops run in a low dtype, by the precision class of their records.

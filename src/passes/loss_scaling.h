@@ -15,9 +15,9 @@ namespace tracestep {
 // Names of rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must
 // set the first one to kInitialLossScale; the others start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
-// The number of good steps in a row.
+// Counts the good steps in a row.
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";
-// The number of all skipped steps.
+// Counts all skipped steps.
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";
 inline constexpr double kInitialLossScale = 65536.0;
 // The lower limit of the scale in training. A factor below 1 would push gradients into underflow
