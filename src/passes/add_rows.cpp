@@ -80,7 +80,7 @@ class AddRows {
            is_contiguous(base.type.shape, base.layout.strides);
   }
 
-  // A text, equal for products of parts of one tensor with another, added to leaves of one block.
+  // Returns a key: equal for products of one tensor's parts with another, added to one block.
   std::string key_of(NodeId id) const {
     const Node& n = node(id);
     const Value& a = operand(id, 0);

@@ -137,8 +137,8 @@ class ChunkFfn {
     return maker == kNoNode ? nullptr : region_of_[at(maker)];
   }
 
-  // Takes nodes out of the region: all, if it has one chunk; else those before its first products
-  // whose results are read as a whole, as sums of gradients are: they are written over an operand.
+  // Takes nodes out of the region: all, if it has one chunk; else first ones that are no products
+  // and whose results are read whole: sums of gradients, which are written over an operand.
   void leave_out_whole(Region& region) {
     std::erase_if(region.nodes, [&](NodeId id) {
       const Node& n = node(id);
@@ -159,7 +159,7 @@ class ChunkFfn {
     return type.shape.rank() >= 2 && type.count() == rows * type.shape.back(0);
   }
 
-  // True for a product of rows with a weight, elementwise ops, and other shapes with the same rows.
+  // True for products of rows with a weight, elementwise ops and views of rows; sets `region.rows`.
   bool works_by_rows(const Node& n, Region& region) const {
     const auto lead = std::ranges::find_if(n.inputs, [&](ValueId v) { return varies_[at(v)]; });
     if (lead == n.inputs.end() || (n.op->product && lead != n.inputs.begin())) return false;
@@ -304,7 +304,7 @@ class ChunkFfn {
     return total ? ops::add(total, part) : part;
   }
 
-  // The operand's rows of the chunk, as a matrix; all of a value that is the same for all rows.
+  // Returns a chunk's rows of the operand, a matrix; all of a value that is the same for all rows.
   Val operand(const Region& region, const Node& reader, ValueId id, std::int64_t chunk) {
     const Region* from = maker_region(id);
     if (from != nullptr && is_row_[at(id)] && from->matches(region)) {

@@ -139,7 +139,7 @@ class Finder {
     return true;
   }
 
-  // Takes in the cast to the dtype of sums, and the sum with a leaf, that the result goes into.
+  // Adds the cast to the dtype of sums, and the sum with a leaf, that the result goes into.
   void find_end(GradientProduct& product, Cut& out) const {
     const DType wide =
         rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);
@@ -282,7 +282,7 @@ class ChunkLoss {
     return r_.builder().call(*widening.op, {out}, widening.attrs).front();
   }
 
-  // The gradient of the logits, in their dtype before widening. `operands`: those of the loss.
+  // Returns the gradient of a chunk's logits, before widening. `operands`: those of its loss.
   Val gradient_of_chunk(const Cut& cut, const std::vector<Val>& operands, Val row_sums,
                         Sums& sums) {
     const Node& n = node(cut.pair.gradient);
@@ -305,7 +305,7 @@ class ChunkLoss {
   // True if the loss divides by a number that it reads: the losses of chunks are then added.
   bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
 
-  // Returns the part of `x`, a mean over all rows or its gradient, of a chunk with so many.
+  // Returns `x`, a mean or its gradient, times a chunk's share of the rows; with a count, `x`.
   Val share_of(const Cut& cut, Val x, std::int64_t rows) const {
     if (has_count(cut)) return x;
     return ops::affine(x, static_cast<double>(rows) / static_cast<double>(rows_of(cut)));

@@ -116,7 +116,7 @@ class Epilogue {
     return out;
   }
 
-  // The product that `id` is, but for views and casts; kNoNode if none is, or has another reader.
+  // Returns the product behind `id` and its views and casts, each read once; kNoNode: none.
   NodeId product_behind(ValueId id) const {
     while (readers_.only(id) != kNoNode) {
       const NodeId maker = program_.value(id).producer;

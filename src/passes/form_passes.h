@@ -40,7 +40,7 @@ Program decompose(const Program& program, const std::function<bool(const OpDef&)
 // in order; its attributes have their defaults.
 std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands);
 
-// Mixed precision: which ops run in a low dtype, by the precision class of their records.
+// Makes ops run in a low dtype or in float32 (mixed precision), by the class in their records.
 //
 // Casts floating operands where the class of the reading op asks for it:
 //   low      to `low` (matrix products)

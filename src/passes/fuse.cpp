@@ -61,8 +61,8 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
 }
 
 // --- views in front of what they rearrange -------------------------------------------------------
-// A rotation walks heads, whose views no sum of rows can follow: where views alone (and a cast)
-// lead from a sum to a rotation, as behind an adapter, they come before the sum.
+// Moves views that lead (with a cast) from an elementwise op, such as an adapter's sum, to a
+// rotation in front of that op: a rotation walks heads, and an op on whole rows cannot join it.
 class ViewsBeforeSums {
  public:
   explicit ViewsBeforeSums(const Program& program)

@@ -143,7 +143,7 @@ class Join {
                                [&](ValueId id) { return program_.value(id).producer == kNoNode; });
   }
 
-  // A text, equal for calls that can be merged: with the same attributes, rates and factors.
+  // Returns a text, equal for calls that can be joined: with equal attributes, rates and factors.
   std::string key_of(const Member& m) const {
     std::string key =
         fmt::format("{}#{}#{}", m.call->op->name, m.shadow_cast != nullptr, m.behind.empty());

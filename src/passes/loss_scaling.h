@@ -25,7 +25,7 @@ inline constexpr double kInitialLossScale = 65536.0;
 // diverges, which further halving would only hide.
 inline constexpr double kLossScaleFloor = 1.0;
 
-// The state leaf `name` of the program under construction, created if it does not exist yet.
+// Returns the state `name` of the program under construction, created if it does not exist yet.
 Val loss_scale_state(Builder& b, std::string_view name = kLossScale);
 
 // Updates the three states after a step; `good` (rank-0 bool): no gradient was infinite or NaN.

@@ -100,7 +100,7 @@ Program keep_narrow(const Program& program);
 // and written once for each. Values are the same, except that adding 0 would turn -0 into 0.
 Program assemble_slices(const Program& program);
 
-// Fewer, larger matrix products.
+// Merges matrix products into fewer, larger ones.
 //
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):
 // - those of one operand with every part become one product with the block, whose result has

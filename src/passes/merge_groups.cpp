@@ -207,8 +207,8 @@ class Finder {
     }
   }
 
-  // Merges the terms of blocks that they fill: of one block where sums are terms as they are, else,
-  // in backward, of all.
+  // Merges terms of the sum that are products with all parts of a block: of one block, with sums
+  // that are terms directly; else, in backward, of all blocks, with sums behind views and casts.
   void find_sum(NodeId root) {
     Terms terms;
     add_terms(root, terms);

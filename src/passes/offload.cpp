@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// For each value, whether it is a leaf that something other than an update reads.
+// Returns, for each value, whether it is a leaf that something other than an update reads.
 std::vector<bool> read_in_the_step(const Program& program) {
   std::vector<bool> out(program.values.size(), false);
   const auto mark = [&](ValueId id) {

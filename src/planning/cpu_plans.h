@@ -63,7 +63,7 @@ struct GemmPlan {
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 
-// Into how many parts the reduced elements of each result are divided, so that few results of many
+// Returns the number of parts of the elements that make a result, such that few results of many
 // elements keep all threads busy. Each part leaves a double for each result in the workspace.
 std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced);
 std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced);
@@ -71,8 +71,8 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
 // The number of elements in a partial sum of global_norm.
 inline constexpr std::int64_t kNormChunk = 65536;
 
-// How many rows rms_norm_grad and layer_norm_grad sum at a time for the gradient of the weight;
-// every such block of rows leaves a float for each column.
+// Returns how many rows rms_norm_grad and layer_norm_grad sum at a time for the weight's
+// gradient; every such block of rows leaves a float for each column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
 // The division of work in flash_attention and its gradient. The workspace begins with what all

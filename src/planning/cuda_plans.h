@@ -19,9 +19,9 @@ struct ProductSizes {
   std::int64_t element_bytes = 2, y_bytes = 2;  // The bytes of an element of a and b, and of y.
 };
 
-// Products whose rows are no multiple of 8 elements, for which the library only has kernels at a
-// third of the usual speed. If it pays, operands and result are copied into the workspace with
-// longer rows, filled with zeros. Offsets are in bytes, after the library's own workspace.
+// The plan of a product whose rows are no multiple of 8 elements, for which the library has kernels
+// at a third of the usual speed only. If it pays, operands and result are copied into the workspace
+// with longer rows, filled with zeros. Offsets are in bytes, after the library's own workspace.
 struct PaddedProductPlan {
   static constexpr std::int64_t kMultiple = 8;
 
@@ -116,7 +116,7 @@ struct SplitTilesPlan {
   std::int64_t sums = 0;
 };
 
-// The workspace of y = a · b.
+// The workspace of a float32 product y = a · b by parts.
 struct SplitProductPlan {
   SplitPartsPlan a, b;
   SplitTilesPlan tiles;
@@ -125,8 +125,8 @@ struct SplitProductPlan {
 SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
                                     std::int64_t batch);
 
-// The workspace of linear_grad: dx = g · w and dw = g' · x, with g [rows, n], w [n, k], x [rows,
-// k].
+// The workspace of linear_grad by parts: dx = g · w and dw = gᵀ · x, with g [rows, n], w [n, k]
+// and x [rows, k].
 struct SplitLinearGradPlan {
   SplitPartsPlan g_along, g_down, w, x;
   SplitTilesPlan dx, dw;
