@@ -61,7 +61,7 @@ class Planner {
     for (const Update& u : program_.updates) last_read_[at(base(u.value))] = end_;
   }
 
-  // Forces the new value into the leaf's buffer, through donations, and returns true, if it may be.
+  // Makes the update write over its leaf, through donations of buffers; false: it may not.
   bool force_in_place(const Update& u) {
     std::vector<std::pair<ValueId, ValueId>> chain;  // output, input
     if (u.value == u.leaf) return false;

@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// --- the body in parts --------------------------------------------------------------------------
+// --- the body in parts: ops on rows become what they decompose into -----------------------------
 bool has_parts(const OpDef& op) {
   return op.fusion == Fusion::kRows && op.decompose;
 }

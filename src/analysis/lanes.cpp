@@ -186,7 +186,7 @@ class Turns {
     bool frees = false;  // it is the last to read one of its operands
   };
 
-  // What is known about a lane beside lane 0 while the nodes are gone through in order.
+  // The state of a lane other than lane 0 while the nodes are gone through in order.
   struct Beside {
     std::vector<NodeId> read, written;  // by buffer: the last node that does
     std::deque<Batch> in_flight = {};

@@ -13,7 +13,7 @@ namespace tracestep {
 
 struct BufferPlan;
 
-// Lane 0 is the step's own order. The others run beside it, and meet there alone.
+// The number of lanes. Lane 0 is the step's own order; the others run beside it, and meet there.
 inline constexpr int kLaneCount = 3;
 
 // When a node runs: on which lane, behind which nodes, and until when its buffers are in use.

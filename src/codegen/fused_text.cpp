@@ -23,7 +23,7 @@ class Writer {
   bool adds_rows() const { return body_.rows_per_block != 0; }
   bool fills_rows() const { return layout_.held() * layout_.lanes * layout_.tiles == body_.width; }
 
-  // --- text ---
+  // --- text: line() appends one line of the kernel, indented ---
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... values) {
     text_ += std::string(static_cast<std::size_t>(2 * depth_), ' ') +

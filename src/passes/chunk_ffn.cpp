@@ -137,8 +137,8 @@ class ChunkFfn {
     return maker == kNoNode ? nullptr : region_of_[at(maker)];
   }
 
-  // Takes nodes out of the region: all, if it has one chunk; else first ones that are no products
-  // and whose results are read whole: sums of gradients, which are written over an operand.
+  // Takes nodes out of the region: all, if it has one chunk; else those at its start, but
+  // products, whose results are read whole: sums of gradients, which are written over an operand.
   void leave_out_whole(Region& region) {
     std::erase_if(region.nodes, [&](NodeId id) {
       const Node& n = node(id);

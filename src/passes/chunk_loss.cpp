@@ -139,7 +139,7 @@ class Finder {
     return true;
   }
 
-  // Adds the cast to the dtype of sums, and the sum with a leaf, that the result goes into.
+  // Takes into `product` the cast to the dtype of sums and the sum with a leaf that follow it.
   void find_end(GradientProduct& product, Cut& out) const {
     const DType wide =
         rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);

@@ -69,8 +69,8 @@ bool is_biased_product(const OpDef& op) {
 
 }  // namespace
 
-// Expands what the granularity does not keep, and ops without a gradient rule; in a program without
-// backward such an op is kept if it has a kernel.
+// Expands composites that the run's granularity does not keep, and ops without a gradient rule;
+// in a program without backward such an op is kept if it has a kernel.
 Program decompose(const Program& p, const PassOptions& o) {
   return decompose(p, [&](const OpDef& op) {
     if (is_biased_product(op)) return !o.casts();

@@ -10,7 +10,7 @@ namespace tracestep {
 
 using Members = std::vector<NodeId>;  // Nodes that compute, in program order.
 
-// The node that will replace a region: what it computes, reads and results in.
+// The node that will replace a region: its body, operands and results.
 struct FusedNode {
   Program body{};
   // The program's values that it reads, in the order of the body's leaves.

@@ -76,7 +76,7 @@ class Gate {
     }
     return id;
   }
-  // Returns the last of the reshapes that lead on from `id`, each read alone, or `id` itself.
+  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
   ValueId before_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;
@@ -166,7 +166,7 @@ class Gate {
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }
 
-  // Puts one node where the gradients of SwiGLU were: recomputed gates exist by then.
+  // Emits product and gradients of SwiGLU as one node, where the latter were: gates exist by then.
   void emit(const Backward& b) {
     const Node& product = node(b.product);
     const auto guard = r_.from(product);

@@ -83,7 +83,7 @@ class ProductsOfRows {
     return type(id).count() == count && type(id).dtype == dtype && is_dense(id) && stays(id);
   }
 
-  // Returns the last of the reshapes that lead on from `id`, each read alone, or `id` itself.
+  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
   ValueId behind_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;

@@ -12,12 +12,12 @@
 
 namespace tracestep {
 
-// Names of rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must
-// set the first one to kInitialLossScale; the others start at zero.
+// The state of the scale: like those of the counts below, rank-0 float32 (exact up to 2^24). The
+// code that fills the store must set it to kInitialLossScale; the counts start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
-// Counts the good steps in a row.
+// The state that counts the good steps in a row.
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";
-// Counts all skipped steps.
+// The state that counts all skipped steps.
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";
 inline constexpr double kInitialLossScale = 65536.0;
 // The lower limit of the scale in training. A factor below 1 would push gradients into underflow

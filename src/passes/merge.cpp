@@ -37,7 +37,7 @@ class Merge {
   const Node& node(NodeId id) const { return program_.node(id); }
   ValueId operand(const MergedProduct& m, int i) const { return node(m.node).inputs[at(i)]; }
 
-  // --- the new program ---
+  // --- the new program, in which a node is emitted once it has all operands ---
   bool is_ready(const Node& n) const {
     return std::ranges::all_of(n.inputs, [&](ValueId id) { return rewriter_.has(id); });
   }

@@ -105,7 +105,7 @@ class Narrow {
   }
 
   // Returns the value that views reorder into the operand of a cast in backward, with these views;
-  // nullopt: they keep the order, or others than bias sums, which will read the cast, read them.
+  // nullopt: they keep the order, or have readers but for bias sums, which will read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};
@@ -135,7 +135,7 @@ class Narrow {
     });
   }
 
-  // Emits the cast in front of the views, which then move fewer bytes and may go with readers.
+  // Emits the cast in front of the views, which then move fewer bytes.
   void emit_cast(const Node& cast, const Viewed& source) {
     Val x = r_.map(source.value);
     {

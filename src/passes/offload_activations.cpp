@@ -24,7 +24,7 @@ bool is_later(const Node& node) {
   return node.origin().phase == Phase::kBackward || node.origin().phase == Phase::kRecompute;
 }
 
-// A value that goes to the host's memory and comes back.
+// A value that goes to the host's memory and comes back, and the nodes at which it does.
 struct Move {
   ValueId value = kNoValue;
   NodeId producer = kNoNode;

@@ -212,12 +212,12 @@ class OptimizerPass {
     return b.call1(op, std::move(operands), in_group(group, std::move(attrs)));
   }
 
-  // Returns whether norm < limit; not where an element is infinite or NaN, as the norm then is.
+  // Returns whether norm < limit: false for an infinite or NaN norm, as any such element makes it.
   static Val is_below(Val norm, double limit) {
     return ops::binary("lt", norm, ops::fill(*norm.builder, limit, norm.type()));
   }
 
-  // Returns whether norm and loss are finite: 0·loss + limit is the limit, or NaN for such a loss.
+  // Returns whether norm and loss are finite: 0·loss + limit is the limit if the loss is, else NaN.
   static Val is_finite(Val norm, Val loss) {
     if (!loss) return is_below(norm, kGradNormLimit);
     const Val limit = ops::affine(ops::cast(loss, norm.dtype()), 0.0, kGradNormLimit);
@@ -284,7 +284,7 @@ class OptimizerPass {
     b.update(v, out[2]);
   }
 
-  // --- Muon ---
+  // --- Muon: updates of matrices ---
   bool is_matrix(const Pair& pair) const {
     return options_.kind == OptimizerKind::kMuon && context_.matrices.contains(pair.name);
   }
@@ -504,8 +504,8 @@ DType update_products(const Precision& precision) {
   return is_narrow ? DType::kBF16 : DType::kF32;
 }
 
-// True if matrices are updated in batches: not inside backward or with states in host memory, where
-// a batch would keep those until its last is there, nor on ranks, which hold or gather parts.
+// True if matrices are updated in batches: not inside backward, where a batch would keep gradients
+// until it is complete, nor with states in host memory, nor on ranks, which hold or gather parts.
 bool has_matrices_in_batches(const PassOptions& o) {
   return o.updates_at_end() && !o.run.parallel.is_on() && !has_optimizer(o.run.offload);
 }

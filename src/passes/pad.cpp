@@ -54,8 +54,8 @@ class Finder {
     return out;
   }
 
-  // True if all readers take any dense tensor, as updates and norms do. The product itself adds to
-  // a state, which has no padding (passes/epilogue.cpp), and collectives want a buffer of its own.
+  // True if a part of a padded value will do: updates and norms read any dense tensor. A product
+  // that adds to a state does not (passes/epilogue.cpp), and collectives want a buffer each.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;
     return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {

@@ -71,7 +71,7 @@ std::vector<Pass> computing_passes() {
   };
 }
 
-// Passes that choose what is kept where and how long, and which products and updates are one.
+// Returns passes that choose what is kept where and how long, and which products and updates join.
 std::vector<Pass> memory_passes() {
   return {
       {"lower", "expands what has no kernel on the device", &Run::always, lower},

@@ -110,7 +110,7 @@ RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   return out;
 }
 
-// For each base value, the last optimizer node that reads it, which ends a gradient's life.
+// Returns, by base value, the last optimizer node that reads it, which ends a gradient's life.
 std::vector<NodeId> RecomputeChoices::update_nodes() const {
   std::vector<NodeId> out(program_.values.size(), kNoNode);
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

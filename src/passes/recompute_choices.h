@@ -60,7 +60,7 @@ class RecomputeChoices {
   // For each base value, the bytes of keeping it, or 0 if that is free.
   using Weights = std::vector<double>;
 
-  // The bytes at a moment of the step: those of any choice, and those of each value that is kept.
+  // The bytes at a moment of the step: those with any choice, and of each value if it is kept.
   struct Moment {
     std::int64_t fixed_bytes = 0;
     Weights bytes = {};

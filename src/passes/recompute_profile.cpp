@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-// Returns the largest share of the bytes that `now` leaves below the limit which `then` takes.
+// Returns the largest share that `then` takes of the bytes which `now` leaves below the limit.
 double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std::int64_t>& then,
                      std::int64_t limit) {
   double out = 0.0;

@@ -38,7 +38,7 @@ class Regather {
   }
 
  private:
-  // True if the node makes more bytes than the constants that it alone reads, as of 4-bit weights.
+  // True if the node widens constants: it reads these alone and makes more bytes than they have.
   bool is_widened(const Node& node) const {
     std::int64_t read = 0, made = 0;
     for (const ValueId id : node.inputs) {

@@ -275,7 +275,7 @@ class Split {
     set_sum(node, terms);
   }
 
-  // Divides the new axis that begins where the divided one did.
+  // Reshapes the rank's part: divides the new axis that begins where the divided one did.
   void reshape(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape &from = shape(x), &to = shape(node.outputs[0]);
@@ -311,7 +311,7 @@ class Split {
     return shape(row).rank() == 1 && shape(row).back() == shape(id).back() ? row : kNoValue;
   }
 
-  // Divides all operands alike; a row that is added to every row stays whole.
+  // Computes the op on the operands' parts, divided alike; a row that is added to all stays whole.
   void elementwise(const Node& node) {
     const ValueId x = node.inputs[0];
     std::vector<Val> operands;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kIn = 1, kOut = 2;  // lanes
 constexpr std::size_t kAhead = 2;          // updates whose operands are there or on their way
 
-// An update whose operands are moved.
+// An update, and the leaves in the host's memory of which it reads copies on the device.
 struct Stream {
   NodeId node = kNoNode;
   std::vector<ValueId> leaves = {};  // that it reads, in the host's memory
@@ -57,7 +57,7 @@ class StreamStates {
   }
 
  private:
-  // The node with the leaves to stream for it; none if it works over the bus or is no update.
+  // Returns the node and the leaves to stream for it: none if it is no update or uses the bus.
   Stream stream_of(NodeId id) const {
     const Node& node = program_.node(id);
     if (node.op->kernel_class != KernelClass::kOptimizer ||

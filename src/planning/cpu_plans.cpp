@@ -10,8 +10,8 @@
 namespace tracestep {
 namespace {
 
-// A strip of packed b of this many rows should stay in L1: 16 KiB with AVX2 (16 columns),
-// 32 KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
+// The rows of a strip of packed `b`, which should stay in L1: 16 KiB with AVX2 (16 columns), 32
+// KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
 // twice as many; a processor that does not multiply pairs takes such a block in two turns.
 constexpr std::int64_t kStripK = 256;
 // The rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, and prefetched.

@@ -46,12 +46,12 @@ std::int64_t flash_attention_grad(Call c, Traits traits) {
   return plan_attention(attention_sizes(c.inputs[1], c.inputs[2])).backward_bytes(traits.threads);
 }
 
-// Returns the bytes of where each row's indices begin, and of the indices sorted by row.
+// Returns the bytes of the offsets at which rows' indices begin, and of the indices sorted by row.
 std::int64_t scatter_add(Call c, Traits) {
   return (c.outputs[0].shape[0] + 2 + c.inputs[1].count()) * kIndex;
 }
 
-// Returns the bytes of the loss of every row; they are summed in order at the end.
+// Returns the bytes of the losses of all rows, which are summed in order at the end.
 std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }

@@ -60,8 +60,8 @@ struct ScatterPlan {
 };
 ScatterPlan plan_scatter(std::int64_t rows, std::int64_t count);
 
-// For sum and max: into how many parts the reduced elements of each result are divided, so that few
-// results of many elements keep the whole GPU busy. Each part leaves a float for each result in the
+// How sum and max divide the reduced elements of each result into parts, so that few results of
+// many elements keep the whole GPU busy. Each part leaves a float for each result in the
 // workspace.
 struct ReductionPlan {
   std::int64_t row_parts = 1;     // The parts if the elements of a result are adjacent in memory.
@@ -74,16 +74,16 @@ ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
 inline constexpr std::int64_t kCudaNormPart = 32768;
 std::int64_t cuda_norm_parts(std::int64_t count);
 
-// For quantize: the number of parts of `count` elements, each of which leaves its largest magnitude
-// in the workspace.
+// Returns the number of parts into which quantize divides `count` elements, each of which leaves
+// its largest magnitude in the workspace.
 std::int64_t quantize_parts(std::int64_t count);
-// For quantize_delayed: the rows and columns of a tile, which leaves its largest magnitude in the
+// The rows and columns of a tile in quantize_delayed, which leaves its largest magnitude in the
 // workspace; an empty tensor has one tile.
 inline constexpr int kQuantizeTile = 128;
 std::int64_t quantize_tiles(std::int64_t rows, std::int64_t columns);
 
-// For rms_norm_grad and layer_norm_grad: the rows whose weight gradients a block sums. It leaves a
-// float for each column, and for layer_norm_grad another one for the bias.
+// How rms_norm_grad and layer_norm_grad divide rows: a block sums the weight gradients of a
+// part, and leaves a float for each column, and for layer_norm_grad another one for the bias.
 struct NormGradPlan {
   // The most rows of a part; with more, its sums would take long.
   static constexpr std::int64_t kMostRows = 64;
@@ -134,10 +134,10 @@ struct SplitLinearGradPlan {
 };
 SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, std::int64_t k);
 
-// For cached_attention: the keys of a cache are divided among blocks, so that few heads keep the
-// GPU busy. Each part leaves for each query its unscaled sum, its largest score and its sum of
-// weights, as floats in the workspace; a single part leaves nothing. For a single token and a short
-// cache, all parts fit into one cluster of blocks, on GPUs that have clusters.
+// How cached_attention divides the keys of a cache among blocks, so that few heads keep the GPU
+// busy. Each part leaves for each query its unscaled sum, its largest score and its sum of
+// weights, as floats in the workspace; a single part leaves nothing. For a single token and a
+// short cache, all parts fit into one cluster of blocks, on GPUs that have clusters.
 struct CachedAttentionPlan {
   static constexpr std::int64_t kWarps = 8;  // The warps of a thread block.
   static constexpr std::int64_t kMostOfCluster = 8;
@@ -150,8 +150,8 @@ struct CachedAttentionPlan {
 };
 CachedAttentionPlan plan_cached_attention(const AttentionSizes& sizes);
 
-// The workspace of flash_attention and its gradient, which is enough for either family of kernels
-// (Hopper, portable).
+// Return the bytes of workspace of flash_attention and its gradient, which are enough for either
+// family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);
 

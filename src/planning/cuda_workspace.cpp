@@ -115,7 +115,7 @@ std::int64_t scatter_add(Call c, Traits) {
   return plan_scatter(c.outputs[0].shape[0], c.inputs[1].count()).workspace_bytes;
 }
 
-// Returns the bytes of the loss of every row; they are summed in order at the end.
+// Returns the bytes of the losses of all rows, which are summed in order at the end.
 std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }

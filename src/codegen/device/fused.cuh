@@ -5,8 +5,8 @@
 
 namespace tracestep::cuda {
 
-// Begins every kernel, which may be launched before those in front of it have ended: returns when
-// they have, and their writes can be seen. The next kernel may be placed meanwhile.
+// Waits, at the beginning of every kernel, until the kernels in front of it have ended and their
+// writes can be seen; it may be launched before. The next kernel may be placed meanwhile.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -59,7 +59,7 @@ __device__ inline float rounded(float x) {
   return to_float(y);
 }
 
-// A float32 that is added by itself. The compiler may otherwise contract a product and the sum that
+// A float32 that is added by itself. The compiler could contract a product and the sum that
 // follows into one fused multiply-add, but a product is an op of its own that rounds its result.
 struct Alone {
   float v;
