@@ -91,7 +91,7 @@ class Places {
     }
   }
 
-  // True if the value has memory of its own, which nodes write when they make it.
+  // True if the value is read and has memory of its own: no leaf, view, assembly or part of one.
   bool is_movable(ValueId id) const {
     const Value& v = program_.value(id);
     return v.leaf == LeafKind::kNone && v.layout.base == id && !elsewhere_.contains(id) &&

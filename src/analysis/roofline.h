@@ -49,7 +49,7 @@ RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& 
 // rates of a typical device, a server CPU's socket or a GPU with 80 GB; 0 for views. It only
 // serves to rank choices, which must be the same on every machine, so it reads no measurement.
 double modelled_us(const Program& program, const Node& node, DeviceKind kind);
-// Returns the sum of that time over all nodes of the phase, in microseconds.
+// Returns the sum of the modelled times of all nodes of the phase, in microseconds.
 double modelled_us(const Program& program, Phase phase, DeviceKind kind);
 
 }  // namespace tracestep

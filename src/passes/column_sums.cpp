@@ -64,7 +64,7 @@ std::optional<Program> in_two_steps(const Program& program) {
   return r.finish();
 }
 
-// True if the program without its final sums over parts is one walk.
+// True if the program is one walk (analysis/fused_body.h) but for its last sums, over parts.
 bool walks_but_for_last_sums(Program parts) {
   for (Output& o : parts.outputs) {
     for (ValueId id = o.value;;) {

@@ -55,7 +55,7 @@ class KeepCodes {
   }
 
  private:
-  // The states of the weights with one number of parts, and the results of their refresh_codes.
+  // The states of all weights with the same number of parts, and the results of refresh_codes.
   struct Group {
     Val found;
     std::vector<Val> states;   // for each weight its codes, and these transposed

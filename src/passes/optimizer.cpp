@@ -164,7 +164,7 @@ class OptimizerPass {
     return out;
   }
 
-  // Adds the count of steps, and scale and `apply`, by whose position adamw tells it apart.
+  // Adds the count of steps, scale and `apply`: adamw tells optional operands apart by position.
   Use with_count(Builder& b, Use use) const {
     const auto scope = b.scope(kStepCount);
     if (!use.scale) use.scale = ops::fill(b, 1.0, lr().type());
@@ -444,7 +444,7 @@ class OptimizerPass {
             {"rounds_weight", rounds_weight(pair)}};
   }
 
-  // Updates with moments in 8 bits: codes, and a scale for each block of them.
+  // Updates a parameter with moments in 8 bits: codes, and a scale for each block of them.
   void update_coded(Builder& b, const Pair& pair, const Use& use) const {
     std::vector<Val> states;
     for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {

@@ -45,7 +45,7 @@ class Kinds {
   Kind operator[](NodeId id) const { return out_[at(id)]; }
 
  private:
-  // True if the value follows from weights and states alone.
+  // True if the value is computed from weights and states alone, so that no input has to be there.
   bool is_there(ValueId id) const { return is_there_[at(id)]; }
   void find_what_is_there() {
     for (ValueId id : program_.leaves) {
@@ -206,7 +206,7 @@ class OverlapPass {
     TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
   }
 
-  // True if all operands are there; those from a collective are once the next one has been issued.
+  // True if all operands may be read: results of a batch may once the next one has been issued.
   bool is_ready(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
   }

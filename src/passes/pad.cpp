@@ -90,7 +90,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- Pad writes the padded program --------------------------------------------------------------
+// --- Pad writes the program with padded heads and logits ----------------------------------------
 class Pad {
  public:
   explicit Pad(const Program& program)

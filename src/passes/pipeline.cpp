@@ -28,13 +28,13 @@ struct Pass {
   std::function<bool(const RunSpec&)> pays = {};
 };
 
-// Runs a pass that reads nothing of the run.
+// Runs a pass that depends on the program alone, not on the options of the run.
 template <Program (*pass)(const Program&)>
 Program alone(const Program& p, const PassOptions&) {
   return pass(p);
 }
 
-// Runs a pass that makes nodes of an op where the device has a kernel for it.
+// Runs a pass that asks for which ops the device has kernels.
 template <Program (*pass)(const Program&, const std::function<bool(const OpDef&)>&)>
 Program with_kernels(const Program& p, const PassOptions& o) {
   return pass(p, [&](const OpDef& op) { return o.has_kernel(op); });

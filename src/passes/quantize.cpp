@@ -115,7 +115,7 @@ class Quantizer {
     }
   }
 
-  // True for a product of layers that pays; products of updates (Muon's) are none of these.
+  // True for a product in the layers that gains by 8 bits; those of updates (Muon's) do not count.
   bool is_chosen(const Node& node) const {
     if (!node.op->product || layer_of(node.origin().path).empty()) return false;
     if (node.origin().phase == Phase::kOptimizer) return false;

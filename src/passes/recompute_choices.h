@@ -18,8 +18,8 @@ class RecomputeChoices {
   // Prepares for a program; `fuses`: the device fuses recomputed nodes (modelled_us_by_node()).
   RecomputeChoices(const Program& program, DeviceKind kind, bool fuses = false);
 
-  // Which nodes are recomputed, their modelled time in microseconds, and the bytes that are kept,
-  // each multiplied by its weight.
+  // A choice: which nodes are recomputed, their modelled time in microseconds, and the bytes
+  // that are kept, each multiplied by its weight.
   struct Choice {
     std::vector<bool> again;
     double us = 0.0;

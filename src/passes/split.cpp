@@ -333,7 +333,7 @@ class Split {
     set(node, r_.builder().call(*node.op, operands, node.attrs).front(), part(x));
   }
 
-  // Broadcasts the rank's part. Axes of the result end like those of the operand.
+  // Broadcasts the rank's part; the operand's axes are the last ones of the result.
   void broadcast(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape& to = shape(node.outputs[0]);

@@ -77,13 +77,13 @@ class StreamStates {
     return out;
   }
 
-  // True if nothing reads the results that become what lies in the host's memory.
+  // True if no node reads those results of the update that become leaves in the host's memory.
   bool are_updates_alone(const Node& node) const {
     return std::ranges::all_of(
         node.outputs, [&](ValueId id) { return !is_moved(id) || readers_.nodes[at(id)].empty(); });
   }
 
-  // True for a result that becomes a leaf which is moved.
+  // True if the result becomes the new value of a leaf in host memory that is streamed.
   bool is_moved(ValueId result) const {
     const auto leaf = updated_by_.find(result);
     if (leaf == updated_by_.end()) return false;

@@ -42,9 +42,9 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
 // The most bytes of packed blocks of `a` or `b` that all threads share at a time.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
-// The fewest threads for which one operand is packed once for all.
+// The fewest threads that share an operand which is packed once for all of them.
 constexpr int kManyThreads = 4;
-// Threads that a cut by shape alone keeps busy.
+// The threads that a cut keeps busy if it follows from the shape alone.
 constexpr std::int64_t kUsualThreads = 16;
 
 // Plans, if `shares`, that threads share packed rows of `a`, in equal panels; false: they cannot.
@@ -217,7 +217,7 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
   return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
 }
 
-// Room for the gaps between a thread's tiles, each of which begins at an aligned offset.
+// The floats for gaps between a thread's tiles, each of which begins at an aligned offset.
 constexpr std::int64_t kSlack = 16 * AttentionPlan::kAligned;
 
 AttentionPlan plan_attention(const AttentionSizes& sizes) {

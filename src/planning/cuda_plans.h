@@ -70,7 +70,7 @@ struct ReductionPlan {
 };
 ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
 
-// For global_norm: how many elements of an operand are summed into one float of the workspace.
+// How many elements of an operand global_norm sums into one float of the workspace.
 inline constexpr std::int64_t kCudaNormPart = 32768;
 std::int64_t cuda_norm_parts(std::int64_t count);
 
