@@ -18,7 +18,7 @@ struct Item {
   std::int64_t contention = 0;  // the largest total of live bytes during its lifetime
 };
 
-// The rounded bytes alive at each step.
+// Returns the bytes alive at each step, those of a block rounded up to kArenaAlignment.
 std::vector<std::int64_t> live_bytes(const std::vector<ArenaBlock>& blocks) {
   std::int32_t end = 0;
   for (const ArenaBlock& b : blocks) end = std::max(end, b.life.last + 1);
@@ -47,9 +47,9 @@ constexpr Order kOrders[] = {
     [](const Item& a, const Item& b) { return a.bytes > b.bytes; },
 };
 
-// Two stacks in one arena: blocks allocated up to the fullest step grow from the bottom, later ones
-// from the top down. So gradients take the place of activations in the order in which backward
-// frees them.
+// Packs blocks as two stacks in one arena: those allocated up to the fullest step grow from the
+// bottom, later ones from the top down. So gradients take the place of activations in the order
+// in which backward frees them.
 class Packer {
  public:
   explicit Packer(const std::vector<ArenaBlock>& blocks) : offsets_(blocks.size()) {
@@ -76,7 +76,7 @@ class Packer {
     return out;
   }
 
-  // Places the items one after the other; returns the height.
+  // Sets the offsets of the items, one after the other; returns the height of the arena, in bytes.
   std::int64_t place(const std::vector<std::size_t>& sequence) {
     std::int32_t end = 0;
     for (const Item& item : items_) end = std::max(end, item.life.last + 1);
@@ -94,7 +94,7 @@ class Packer {
     return height;
   }
 
-  // Moves the items that ended above the lower bound to the front for the next round.
+  // Moves the items that ended above the lower bound to the front, for the next round.
   void promote(std::vector<std::size_t>& sequence) const {
     std::ranges::stable_partition(
         sequence, [&](std::size_t i) { return offsets_[i] + items_[i].bytes > ceiling_; });
@@ -107,7 +107,7 @@ class Packer {
   };
   using InOrder = std::vector<Placed>;  // of offsets
 
-  // Most items live for a few steps; only those placed in the same stretch of time matter to them.
+  // Blocks per era, a stretch of steps: an item within one era is compared with that era's alone.
   static constexpr std::int32_t kBlocksOfEra = 128;
   int era_of(std::int32_t step) const { return step / steps_of_era_; }
   static std::size_t at(int era) { return static_cast<std::size_t>(era); }
@@ -116,8 +116,8 @@ class Packer {
     list.insert(std::ranges::upper_bound(list, placed.offset, {}, &Placed::offset), placed);
   }
 
-  // Returns what is placed and overlaps with a lifetime of several eras. An item that lies in
-  // several of them is taken from the first that both live in.
+  // Returns the placed items whose lifetimes overlap with `life`, one of several eras, by
+  // offset. An item listed in several of these eras is taken from the first that both live in.
   const InOrder& placed_between(const Lifetime& life) {
     found_.clear();
     for (int era = era_of(life.first); era <= era_of(life.last); ++era) {
@@ -130,8 +130,8 @@ class Packer {
     return found_;
   }
 
-  // The offset at an end of the smallest sufficient gap between items alive at the same time; above
-  // all of them if there is no such gap. `placed` has all of these.
+  // Returns an offset for the item: at an end of the smallest gap that is large enough between
+  // items alive at the same time, or above them all. `placed` has all of these.
   std::int64_t best_offset(const Item& item, const InOrder& placed) const {
     const bool hangs = item.life.first > fullest_step_;
     std::int64_t best = -1, best_gap = 0, top = 0;

@@ -24,10 +24,10 @@ struct ArenaBlock {
   std::int64_t offset = 0;
 };
 
-// Sets the offsets, and returns the bytes of the arena. Deterministic. O(n²).
+// Sets the offsets of the blocks and returns the bytes of the arena. Deterministic, in O(n²).
 std::int64_t pack_arena(std::vector<ArenaBlock>& blocks);
 
-// A lower bound on the arena: the largest sum of blocks alive at the same time, each rounded up.
+// Returns a lower bound of pack_arena(): the most bytes alive at one step, each block rounded up.
 std::int64_t least_arena_bytes(const std::vector<ArenaBlock>& blocks);
 
 }  // namespace tracestep

@@ -16,13 +16,13 @@ struct AssembledPart {
   Layout place;              // The place of its elements, relative to the assembly's result.
 };
 
-// The part that operand `input` of an assembly is. nullopt: it cannot be written in place, because
-// it has other readers, is a leaf, or its producer cannot write with these strides; `materialize`
-// copies such an operand.
+// Returns the result that operand `input` of an assembly is, or is a view of, with its place
+// there. nullopt: it cannot be written in place, because it has other readers, is a leaf or
+// empty, or its producer cannot write with these strides; `materialize` copies such an operand.
 std::optional<AssembledPart> part_of_assembly(const Program& program, const Readers& readers,
                                               const Node& assembly, int input);
 
-// All parts of all assemblies of a materialized program.
+// Returns the parts of all assemblies, without empty ones; the program has been materialized.
 std::vector<AssembledPart> assembled_parts(const Program& program);
 
 }  // namespace tracestep

@@ -61,7 +61,7 @@ class Planner {
     for (const Update& u : program_.updates) last_read_[at(base(u.value))] = end_;
   }
 
-  // Follows donations from an updated leaf's new value back to the leaf.
+  // Makes the update write over its leaf, through donations of buffers; false: it may not.
   bool force_in_place(const Update& u) {
     std::vector<std::pair<ValueId, ValueId>> chain;  // output, input
     if (u.value == u.leaf) return false;
@@ -73,8 +73,8 @@ class Planner {
     return true;
   }
 
-  // True if a fused node makes the new value behind all readers of the old one, or reads it element
-  // by element itself.
+  // True if the new value may overwrite the leaf: a fused node makes it behind all readers of
+  // the old value, or is itself the last of them and reads the old value element by element.
   bool may_write_over(const Update& u) const {
     const Value &v = program_.value(u.value), &leaf = program_.value(u.leaf);
     if (v.producer == kNoNode || v.layout.base != u.value || v.type != leaf.type) return false;
@@ -92,7 +92,7 @@ class Planner {
     return true;
   }
 
-  // True if what depends on the body's operand has its shape, each element on that element.
+  // True if all that a fused body computes from `operand` is elementwise, of the same shape.
   static bool is_read_by_element(const Program& body, ValueId operand) {
     std::set<ValueId> depending{operand};
     return std::ranges::all_of(body.nodes, [&](const Node& node) {
@@ -193,7 +193,7 @@ class Planner {
     out_.buffer_of[at(output)] = buffer;
   }
 
-  // The buffer that the assembly takes over from inputs of `id`, or -1.
+  // Returns the buffer that the assembly takes over from inputs of node `id`, or -1.
   int donor_of_assembly(NodeId id, ValueId assembly) const {
     ValueId owner = kNoValue;
     std::ptrdiff_t donated = 0;
@@ -212,7 +212,7 @@ class Planner {
     return fits ? buffer : -1;
   }
 
-  // The input of `id` that `part` may be written over, where it lies; kNoValue: there is none.
+  // Returns the input of `id` that lies where `part` will and may be overwritten, or kNoValue.
   ValueId donated_in_place(NodeId id, ValueId part) const {
     const Value& result = program_.value(part);
     if (result.producer != id) return kNoValue;
@@ -229,7 +229,7 @@ class Planner {
     return kNoValue;
   }
 
-  // The buffer that `output` takes over, or -1.
+  // Returns the buffer, not in `taken`, that `output` takes over from an input of node `id`, or -1.
   int donor(NodeId id, ValueId output, const std::set<int>& taken) const {
     if (forced_[at(output)] != kNoValue) return out_.buffer_of[at(forced_[at(output)])];
     const Node& node = program_.node(id);
@@ -249,7 +249,7 @@ class Planner {
 
   bool in_leaf(int buffer) const { return out_.buffers[at(buffer)].first == kNoNode; }
 
-  // True if another output of the node needs this input's buffer to update its leaf in place.
+  // True if another output of the node must have the buffer of `owner`, to update a leaf in place.
   bool promised_elsewhere(const Node& node, ValueId output, ValueId owner) const {
     return std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId other) {
       return other != output && forced_[at(other)] == owner;

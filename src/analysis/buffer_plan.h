@@ -45,8 +45,8 @@ struct BufferPlan {
     const int b = buffer_of[static_cast<std::size_t>(id)];
     return b < 0 ? nullptr : &buffers[static_cast<std::size_t>(b)];
   }
-  // Where the value's elements lie in its buffer: as the program says, except for parts of an
-  // assembly. nullopt: the value is a view of such a part and has no strides there.
+  // Returns where the value's elements lie in its buffer: as the program says, except for parts
+  // of an assembly. nullopt: the value is a view of such a part and has no strides there.
   std::optional<Layout> layout_of(const Program& program, ValueId id) const;
 };
 
@@ -56,7 +56,7 @@ struct BufferPlan {
 // and may write each over an input at the same place.
 BufferPlan plan_buffers(const Program& program);
 
-// Updates whose new value is not in the leaf's own buffer, so that they need an `assign`.
+// Returns updates whose new value is outside of the leaf's buffer, so that they need an `assign`.
 std::vector<Update> updates_out_of_place(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

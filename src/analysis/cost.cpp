@@ -17,7 +17,7 @@ struct Types {
   }
 };
 
-// The value's bytes, a broadcast dimension (stride 0) counted once.
+// Returns the value's bytes, with a broadcast dimension (stride 0) counted once.
 std::int64_t distinct_bytes(const Value& value) {
   std::int64_t n = 1;
   for (int i = 0; i < value.type.shape.rank(); ++i) {

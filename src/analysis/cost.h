@@ -8,8 +8,8 @@
 
 namespace tracestep {
 
-// Counting convention: one multiply, add, compare or transcendental is one operation; a matrix
-// product of [M,K]·[K,N] is 2·M·N·K. Bytes: every distinct element read once and written once.
+// The work of nodes. A multiply, add, compare or transcendental is one operation, a matrix
+// product of [M,K]·[K,N] has 2·M·N·K. Every distinct element is read once and written once.
 struct Cost {
   std::int64_t flops = 0;
   std::int64_t bytes_read = 0;
@@ -25,19 +25,19 @@ bool is_product(const Node& node);
 // True for a product of float32 that is computed as products of float16 parts
 // (passes/by_parts.cpp).
 bool is_by_parts(const Node& node);
-// The FLOPs of matrix products alone, which the usual formulas call model FLOPs.
+// Returns the FLOPs of matrix products alone, without updates', which are the usual "model FLOPs".
 std::int64_t gemm_flops(const Program& program);
 
-// The bytes of a node's workspace on a device with these traits (planning/needs.h).
+// Returns the bytes of a node's workspace on a device with these traits (planning/needs.h).
 std::int64_t workspace_bytes(const Program& program, const Node& node, const DeviceTraits& traits);
 
-// The number of nodes that launch a kernel, which are all but views and assemblies.
+// Returns the number of nodes that launch a kernel, which are all but views and assemblies.
 std::int64_t launch_count(const Program& program);
 
-// Bytes that rank `rank` receives from the other ranks in one run of the program
+// Returns the bytes that rank `rank` receives from the other ranks in one run of the program
 // (ops/collective_sizes.h).
 std::int64_t received_bytes(const Program& program, std::int64_t rank);
-// The bytes that rank `rank` receives for one node; 0 if the node is no collective.
+// Returns the bytes that rank `rank` receives for one node; 0 if the node is no collective.
 std::int64_t received_bytes(const Program& program, const Node& node, std::int64_t rank);
 
 }  // namespace tracestep

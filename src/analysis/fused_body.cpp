@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// --- the body in parts --------------------------------------------------------------------------
+// --- the body in parts: ops on rows become what they decompose into -----------------------------
 bool has_parts(const OpDef& op) {
   return op.fusion == Fusion::kRows && op.decompose;
 }
@@ -27,7 +27,7 @@ std::vector<bool> live_nodes(const Program& body) {
   return live;
 }
 
-// Decomposes ops on rows by one level, then removes identities and dead code.
+// Decomposes ops on rows by one level, which sets `changed`; removes identities and dead code.
 Program expanded(const Program& body, bool& changed) {
   const std::vector<bool> live = live_nodes(body);
   Rewriter r(body, "fuse");
@@ -111,7 +111,7 @@ bool find_cuts(FusedBody& out) {
   return out.cuts.back() == out.count;
 }
 
-// True if a node reads a sum over the rows of a block, which is complete only at the end.
+// True if a node reads a sum over the rows of a block, which is complete only behind them all.
 bool reads_sums_of_blocks(const FusedBody& out) {
   return std::ranges::any_of(out.program.nodes, [&](const Node& node) {
     return !node.op->is_view() &&

@@ -13,7 +13,7 @@ namespace tracestep {
 
 // The widest row that a kernel keeps in registers.
 inline constexpr std::int64_t kMostFusedWidth = 8192;
-// The most rows that one block sums, one after the other.
+// The most rows over which one block sums the columns.
 inline constexpr std::int64_t kMostRowsPerBlock = 32;
 
 struct FusedBody {
@@ -49,8 +49,8 @@ struct FusedBody {
   bool is_per_block(ValueId id) const;
   // True if each row is reduced separately, so that a kernel needs a whole row at once.
   bool reduces_rows() const;
-  // The distance in elements between points that are `cut` apart, for a value that has `strides` in
-  // memory.
+  // Returns the distance in elements between points that are `cut` apart, for a value that has
+  // `strides` in memory.
   std::int64_t step(ValueId id, const Strides& strides, std::int64_t cut) const;
 };
 

@@ -66,7 +66,7 @@ class Turns {
     }
   }
 
-  // Marks the first and the last of running nodes, next to each other, of one batch and one lane.
+  // Sets the lanes, and marks the first and last of adjacent running nodes of one batch and lane.
   void find_batches() {
     batch_end_.resize(out_.size());
     NodeId before = kNoNode;
@@ -122,8 +122,8 @@ class Turns {
     out_[at(node)].waits[at(lane)] = beside.joined;
   }
 
-  // True for a buffer that a copy on the lane reads: it is free when its last reader on lane 0 is
-  // done.
+  // True if a copy on the lane, between two memories, reads the buffer, which is no leaf's: the
+  // last reader on lane 0 then waits for the copy, so that the buffer is free behind it.
   bool is_moved(std::size_t buffer, int lane) const {
     const NodeId reader = beside_[at(lane)].read[buffer];
     return reader != kNoNode && plan_.buffers[buffer].first != kNoNode &&
@@ -186,7 +186,7 @@ class Turns {
     bool frees = false;  // it is the last to read one of its operands
   };
 
-  // A lane beside lane 0.
+  // The state of a lane other than lane 0 while the nodes are gone through in order.
   struct Beside {
     std::vector<NodeId> read, written;  // by buffer: the last node that does
     std::deque<Batch> in_flight = {};

@@ -13,10 +13,10 @@ namespace tracestep {
 
 struct BufferPlan;
 
-// Lane 0 is the step's own order. The others run beside it, and meet there alone.
+// The number of lanes. Lane 0 is the step's own order; the others run beside it, and meet there.
 inline constexpr int kLaneCount = 3;
 
-// When a node runs.
+// When a node runs: on which lane, behind which nodes, and until when its buffers are in use.
 struct Turn {
   int lane = 0;
   // By lane, the last node of that one which must have ended before this one starts; kNoNode: none,
@@ -27,20 +27,20 @@ struct Turn {
   NodeId until = kNoNode;
   bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
 
-  // The last of the nodes, of any lane, that this one waits for.
+  // Returns the last of the nodes, of any lane, that this one waits for.
   NodeId last_wait() const { return std::ranges::max(waits); }
 };
 
 // True if the op can run on another lane than 0: it has the attribute `lane` (in batches, `batch`).
 bool has_lane(const OpDef& op);
 
-// The turns of all nodes; views have none. A node of lane 1 or 2 waits for everything on lane 0
+// Returns the turns of all nodes; views have none. A node of lane 1 or 2 waits for all of lane 0
 // before it; so its place in the program is the earliest time at which it runs. A node of lane 0
-// waits for nodes of other lanes whose results it reads, and for those that use what it overwrites.
-// The last reader of a buffer waits for a copy of it beside, so that the buffer can be freed. Where
-// a batch is the last to read a buffer, lane 0 waits for it when two more batches of its lane have
-// been issued, so that the buffer can be freed. Lanes 1 and 2 do not wait for each other: what one
-// makes reaches the other behind a node of lane 0 that has waited for it.
+// waits for nodes of other lanes whose results it reads, and for those that use what it
+// overwrites. The last reader of a buffer waits for a copy of it beside, so that the buffer can
+// be freed. Where a batch is the last to read a buffer, lane 0 waits for it when two more batches
+// of its lane have been issued, so that the buffer can be freed. Lanes 1 and 2 do not wait for
+// each other: what one makes reaches the other behind a node of lane 0 that has waited for it.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

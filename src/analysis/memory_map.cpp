@@ -12,8 +12,8 @@ namespace tracestep {
 namespace {
 
 // Walks a step as an executor does: results and workspace are allocated, the node runs, the
-// workspace is freed, then every buffer without further readers. `live(node, bytes)` is called at
-// the fullest moment of each node.
+// workspace is freed, then every buffer without further readers. Calls `live_at(node, bytes,
+// workspace)` at the fullest moment of each node.
 template <class Live>
 void walk(const Program& program, const BufferPlan& buffer_plan, const DeviceTraits& traits,
           Live&& live_at) {

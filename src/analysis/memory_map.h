@@ -38,13 +38,13 @@ struct MemoryMap {
 
 MemoryMap map_memory(const Program& program, const DeviceTraits& traits);
 
-// The bytes of leaves in the host's memory, which are there before, during and after the step.
+// Returns the bytes of leaves in the host's memory, which exist before, during and after the step.
 std::int64_t host_bytes(const Program& program);
 
-// The bytes alive at the fullest moment of each node; 0 for those that do not run.
+// Returns the bytes alive at the fullest moment of each node; 0 for nodes that do not run.
 std::vector<std::int64_t> live_bytes_by_node(const Program& program, const BufferPlan& buffer_plan,
                                              const DeviceTraits& traits);
-// Only the peak, without names, which is faster: for searches.
+// Returns the peak of map_memory() alone, which is faster, for searches.
 std::int64_t predicted_peak_bytes(const Program& program, const BufferPlan& buffer_plan,
                                   const DeviceTraits& traits);
 

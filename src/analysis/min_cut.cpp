@@ -43,7 +43,7 @@ bool MinCut::find_levels() {
   return level_[kSink] >= 0;
 }
 
-// Sends up to `most` from the node to the sink along edges that lead one level on.
+// Sends up to `most` from the node to the sink, one level on by each edge; returns the flow sent.
 double MinCut::push(int node, double most) {
   if (node == kSink) return most;
   for (std::size_t& i = next_[at(node)]; i < out_[at(node)].size(); ++i) {

@@ -16,9 +16,9 @@ class MinCut {
   int add_node();
   void add_edge(int from, int to, double capacity);
 
-  // For each node, whether it is on the sink's side of a minimum cut; of several, the one with the
-  // fewest nodes there. May be called once. O(nodes² · edges) at worst, close to linear for graphs
-  // of programs.
+  // Returns for each node whether it is on the sink's side of a minimum cut; of several, the one
+  // with the fewest nodes there. May be called once. O(nodes² · edges) at worst, close to linear
+  // for graphs of programs.
   std::vector<bool> sink_side();
 
  private:

@@ -35,7 +35,7 @@ double modelled_us(const Program& program, const Node& node, DeviceKind kind) {
 
 namespace {
 
-// Costs of nodes as parts of fused kernels.
+// Models the times of nodes as parts of fused kernels.
 class FusedCosts {
  public:
   FusedCosts(const Program& program, DeviceKind kind)
@@ -79,7 +79,7 @@ class FusedCosts {
   }
 
  private:
-  // True if the reader has the value from within its own kernel.
+  // True if the value and its reader are made in one fused kernel, so that the value is not loaded.
   bool passes_on(ValueId base, const Node& reader) const {
     const NodeId maker = program_.value(base).producer;
     if (maker == kNoNode || !is_part(program_, reader)) return false;

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// The bytes of a merged call's results, which come in groups of the same size, one for each origin.
+// Returns, by origin, the bytes of a merged call's results, which are equally many for each origin.
 std::vector<double> bytes_of_groups(const Program& program, const Node& node) {
   std::vector<double> out(node.origins.size(), 0.0);
   const std::size_t each = node.outputs.size() / out.size();
@@ -21,7 +21,7 @@ std::vector<double> bytes_of_groups(const Program& program, const Node& node) {
   return out;
 }
 
-// A program of the node alone, in the parts into which its op decomposes.
+// Returns a program of the node alone, decomposed into its parts.
 Program parts_of(const Program& program, const Node& node) {
   Builder b("parts");
   std::vector<Val> inputs;
@@ -37,7 +37,7 @@ bool is_same(const Origin& a, const Origin& b) {
   return a.path == b.path && a.phase == b.phase;
 }
 
-// Bytes that the parts move, by origin of the node; a part's are divided evenly among its origins.
+// Returns the bytes that parts move, by origin of the node; a part's are divided among its own.
 std::vector<double> bytes_of_parts(const Program& program, const Node& node) {
   std::vector<double> out(node.origins.size(), 0.0);
   const Program parts = parts_of(program, node);

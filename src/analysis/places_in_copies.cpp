@@ -91,7 +91,7 @@ class Places {
     }
   }
 
-  // True if the value has memory of its own, which nodes write when they make it.
+  // True if the value is read and has memory of its own: no leaf, view, assembly or part of one.
   bool is_movable(ValueId id) const {
     const Value& v = program_.value(id);
     return v.leaf == LeafKind::kNone && v.layout.base == id && !elsewhere_.contains(id) &&
@@ -103,7 +103,7 @@ class Places {
            last_read_[at(id)] <= copy.update;
   }
 
-  // Places gradients that are one product beside each other, if their copies lie so.
+  // Places values made of gradients in the memory of those gradients' copies, if they lie alike.
   void place_gradients() {
     std::map<ValueId, std::vector<Copy>> by_value;
     for (const Copy& copy : copies_) by_value[base(copy.gradient)].push_back(copy);
@@ -119,7 +119,7 @@ class Places {
     }
   }
 
-  // True if the copies hold the value, each its part.
+  // True if the copies lie side by side as their gradients lie in `value`, which these fill.
   bool lie_alike(ValueId value, const std::vector<Copy>& copies) const {
     const BlockPart& first = program_.value(copies.front().leaf).part;
     std::int64_t count = 0;
@@ -139,7 +139,7 @@ class Places {
     return count == program_.type(value).count();
   }
 
-  // Places, of other values that fit into a copy, the one that lives the longest.
+  // Places into each copy left over the longest-lived of the other values that fit into it.
   void place_others() {
     std::map<std::int64_t, std::vector<ValueId>> by_count;
     for (ValueId id = 0; at(id) < program_.values.size(); ++id) {

@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// Adds the places in order of first need, without offsets.
+// Adds the places of buffers and workspaces to the plan in order of first need, without offsets.
 void list_places(const Program& program, const DeviceTraits& traits, Plan& plan) {
   const BufferPlan& buffer_plan = plan.buffer_plan;
   plan.place_of_buffer.assign(buffer_plan.buffers.size(), -1);
@@ -29,8 +29,8 @@ void list_places(const Program& program, const DeviceTraits& traits, Plan& plan)
 
 }  // namespace
 
-// When the place is in use, by nodes' numbers, which are the time on lane 0; a buffer that another
-// lane uses lives until lane 0 has waited for it.
+// Returns when the place is in use, by nodes' numbers, which are the time on lane 0; a buffer
+// that another lane uses lives until lane 0 has waited for it.
 Lifetime Plan::lifetime(const Place& place) const {
   return {place.node, place.buffer < 0 ? buffer_plan.turns[at(place.node)].until
                                        : buffer_plan.buffers[at(place.buffer)].last};

@@ -28,7 +28,7 @@ struct Plan {
   // The bytes of leaves, which are outside of the arena before, during and after the step.
   std::int64_t leaf_bytes = 0;
 
-  // Bytes that a step holds at its peak when it runs in an arena.
+  // Returns the bytes that a step holds at its peak when it runs in an arena.
   std::int64_t peak_bytes() const { return leaf_bytes + arena_bytes; }
   // True if both are needed at the same time, so that they must not share bytes.
   bool overlap_in_time(const Place& a, const Place& b) const;

@@ -14,8 +14,8 @@ struct Readers {
 
   explicit Readers(const Program& program);
 
-  // The only reader of a value, if it reads the value once; kNoNode: there are more readers, or
-  // none.
+  // Returns the only reader of a value, if it reads the value once; kNoNode: there are more
+  // readers, or none.
   NodeId only(ValueId id) const;
 };
 

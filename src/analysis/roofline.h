@@ -39,17 +39,17 @@ struct RoofTime {
 };
 
 RoofTime roof_time(const Cost& cost, double tflops, double bandwidth_gb_s);
-// The roofline time of a node. Products run at the rate of their operands' dtype: float32 at TF32's
-// with `tf32`, and products by parts at a third of fp16's, or at float32's if fp16's is not known.
-// All other arithmetic runs at fp32_tflops.
+// Returns the roofline time of a node. Products run at the rate of their operands' dtype:
+// float32 at TF32's with `tf32`, products by parts at a third of fp16's, or at float32's if
+// fp16's is not known. All other arithmetic runs at fp32_tflops.
 RoofTime roof_time(const Program& program, const Node& node, const DevicePeaks& peaks,
                    bool tf32 = false);
 
-// The modelled time of a node in microseconds: a launch and the roofline time at rounded rates of a
-// typical device, which is a server CPU's socket or a GPU with 80 GB; 0 for views. It only serves
-// to rank choices, which must be the same on every machine, so it reads no measurement.
+// Returns the modelled time of a node in microseconds: a launch and the roofline time at rounded
+// rates of a typical device, a server CPU's socket or a GPU with 80 GB; 0 for views. It only
+// serves to rank choices, which must be the same on every machine, so it reads no measurement.
 double modelled_us(const Program& program, const Node& node, DeviceKind kind);
-// The sum over all nodes of the phase.
+// Returns the sum of the modelled times of all nodes of the phase, in microseconds.
 double modelled_us(const Program& program, Phase phase, DeviceKind kind);
 
 }  // namespace tracestep

@@ -18,8 +18,8 @@ struct Saved {
   std::vector<NodeId> readers = {};
 };
 
-// The saved values in program order, in O(nodes). Parameters and inputs are not listed, because
-// they exist anyway. In a program without backward (mode `forward`), they are the outputs
+// Returns the saved values in program order, in O(nodes). Parameters and inputs are not listed,
+// as they exist anyway. In a program without backward (mode `forward`), they are the outputs
 // `saved.N`, which backward would have read.
 std::vector<Saved> saved_for_backward(const Program& program);
 

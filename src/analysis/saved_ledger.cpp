@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Adds the nodes that must run to compute `base`, those of its operands first.
+// Adds to `nodes` all that must run to compute `base` from the values in `kept` and the leaves.
 void collect(const Program& program, const std::set<ValueId>& kept, ValueId base,
              std::set<NodeId>& nodes) {
   const NodeId producer = program.value(base).producer;

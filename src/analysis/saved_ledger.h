@@ -25,11 +25,11 @@ struct LedgerItem : Saved {
   Recompute again = {};
 };
 
-// The ledger's items in program order.
+// Returns the ledger's items in program order.
 std::vector<LedgerItem> saved_ledger(const Program& program);
 
-// The block of a path: "layers.3" for "layers.3.attn.softmax"; "once" for a path outside the
-// layers.
+// Returns the block of a path: "layers.3" for "layers.3.attn.softmax"; "once" for a path outside
+// the layers.
 std::string block_of(const std::string& path);
 
 }  // namespace tracestep

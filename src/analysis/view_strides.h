@@ -8,14 +8,14 @@
 
 namespace tracestep {
 
-// The dimensions of a view over common elements; `steps`: the distance between neighbours along
-// each.
+// The dimensions of a view over common elements: their sizes, and `steps`, the distance between
+// neighbours along each, in elements.
 struct ViewDimensions {
   const Shape& sizes;
   const Strides& steps;
 };
 
-// Strides along the dimensions of `to`, given the real `strides` along those of `from`; 0 along
+// Returns the strides in memory along the dimensions of `to`, given those along `from`; 0 along
 // dimensions of size 1. nullopt: a dimension of `to` is not in `from`, or has no single stride.
 std::optional<Strides> carry_strides(const ViewDimensions& from, const Strides& strides,
                                      const ViewDimensions& to);

@@ -9,8 +9,8 @@
 namespace tracestep {
 namespace {
 
-// --- views --------------------------------------------------------------------------------------
-// Strides of the view over its operand's elements; nullopt: the view skips some of them.
+// Returns the strides of the view over the elements of its operand, if that were dense. nullopt:
+// the view skips some of them.
 std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   const Type& from = body.type(node.inputs[0]);
   const std::vector<Type> types{from}, results{body.type(node.outputs[0])};
@@ -25,7 +25,7 @@ std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   return layout->strides;
 }
 
-// --- places -------------------------------------------------------------------------------------
+// Places the values of a body in its walk, beginning with those that decide the walk's order.
 class Placer {
  public:
   explicit Placer(FusedBody& out) : out_(out), body_(out.program) {
@@ -45,8 +45,8 @@ class Placer {
  private:
   bool placed(ValueId id) const { return out_.places[at(id)].has_value(); }
 
-  // The value that decides the order of the walk: a reduced operand, else an operand of pairs, else
-  // the largest result without a place.
+  // Returns the next value to decide the order of the walk: a reduced operand, else an operand
+  // of pairs, else the largest result, each without a place yet; kNoValue: none is left.
   ValueId next_anchor() const {
     ValueId found = kNoValue;
     int best = 0;

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// The functor's name for an op, "Add" for "add".
+// Returns the functor's name for an op, "Add" for "add".
 std::string_view functor_of(std::string_view op) {
 #define TRACESTEP_NAME(name, functor) \
   if (op == #name) return #functor;
@@ -23,7 +23,7 @@ std::string_view functor_of(std::string_view op) {
   TRACESTEP_CHECK(false, "no functor computes {}", op);
 }
 
-// `x` as an operand of a functor, which computes on Real or, for narrow operands, on Rough.
+// Writes `x` as an operand of a functor, which computes on Real or, for narrow operands, on Rough.
 std::string number(DType dtype, const std::string& x) {
   if (dtype == DType::kBool) return x;
   return fmt::format("{}{{{}}}", dtype == DType::kF32 ? "Real" : "Rough", x);

@@ -20,7 +20,7 @@ constexpr std::int64_t kSumThreads = 512;   // the most of a block that sums col
 constexpr std::int64_t kTileThreads = 128;  // of a tile of columns, side by side
 // Threads wanted in a grid that sums columns: about what the largest GPUs hold at once.
 constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
-// With at least this many points there are enough threads for 16 bytes of 16-bit elements each.
+// The fewest points with which a thread takes 16 bytes of 16-bit elements: threads are enough then.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
@@ -63,8 +63,8 @@ void add_accesses(const FusedBody& body, std::span<const FusedOperand> leaves,
   }
 }
 
-// Merges parts that are contiguous in all operands and results; rows are kept apart, and so is what
-// has halves.
+// Sets `parts`: merges neighbours that are contiguous in all operands and results, but not
+// across the end of a row, or of a rotated row whose pairs are half of it apart.
 void merge_parts(const FusedBody& body, FusedLayout& out) {
   std::vector<std::vector<std::int64_t>> steps(out.accesses.size());
   for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
@@ -99,8 +99,8 @@ void choose_pack(const FusedBody& body, FusedLayout& out) {
   while (out.parts[0].size % out.pack != 0) out.pack /= 2;
 }
 
-// How many rows a block that sums columns takes side by side. One after the other they would leave
-// the memory idle while each is reduced, where there are few blocks.
+// Returns how many rows a block that sums columns takes side by side. One after the other they
+// would leave the memory idle while each is reduced, where there are few blocks.
 std::int64_t rows_side_by_side(const FusedBody& body, const FusedLayout& layout) {
   const std::int64_t blocks = layout.tiles * (body.count / body.width / body.rows_per_block);
   std::int64_t rows = 1;

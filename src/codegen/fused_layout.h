@@ -53,9 +53,9 @@ struct FusedLayout {
   bool is_output(const Access& a) const {
     return &a - accesses.data() >= static_cast<std::ptrdiff_t>(operands);
   }
-  // The first part that lies outside of a row, or of a block of rows, with this many points.
+  // Returns the first part outside of a row, or of a block of rows, with this many points.
   std::size_t first_part_behind(std::int64_t points) const;
-  // The largest offset in any operand or result, in elements.
+  // Returns the largest offset in any operand or result, in elements.
   std::int64_t largest_offset() const;
 };
 

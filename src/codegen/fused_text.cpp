@@ -23,7 +23,7 @@ class Writer {
   bool adds_rows() const { return body_.rows_per_block != 0; }
   bool fills_rows() const { return layout_.held() * layout_.lanes * layout_.tiles == body_.width; }
 
-  // --- text ---
+  // --- text: line() appends one line of the kernel, indented ---
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... values) {
     text_ += std::string(static_cast<std::size_t>(2 * depth_), ' ') +
@@ -51,7 +51,7 @@ class Writer {
   std::vector<ValueId> sums_of_columns() const;
 
   // --- variables ---
-  // The value whose variable this one uses: of a view, the variable of its operand.
+  // Returns the value whose variable this one uses: itself, or for a view, what its operand uses.
   ValueId variable_of(ValueId id) const {
     const NodeId maker = p_.value(id).producer;
     if (maker == kNoNode || !p_.node(maker).op->is_view()) return id;
@@ -123,7 +123,7 @@ std::string Writer::address(const Access& a) const {
                         : fmt::format("{} + ({}) / {}u", a.name, elements, a.divisor);
 }
 
-// Writes a loop over the thread's packs: k, and the coordinates of each one's first point.
+// Writes a loop over the thread's packs, by k: coordinates of each one's first point, then `body`.
 void Writer::each_pack(const std::function<void()>& body) {
   if (!has_rows()) return body();
   line("#pragma unroll");
@@ -314,7 +314,7 @@ void Writer::store_all() {
   });
 }
 
-// Stores the sums over the rows of a block, complete after its last row.
+// Writes the stores of sums over the rows of a block, which are complete after its last row.
 void Writer::store_sums() {
   coordinates("block", layout_.first_part_behind(body_.width * body_.rows_per_block),
               layout_.parts.size());
@@ -375,7 +375,7 @@ void Writer::compute_blocks() {
   store_sums();
 }
 
-// The values that are sums over the rows of a block.
+// Returns the values that are sums over the rows of a block.
 std::vector<ValueId> Writer::sums_of_columns() const {
   std::vector<ValueId> out;
   for (const Node& node : p_.nodes) {

@@ -35,7 +35,7 @@ inline constexpr const char* kFusedKernelName = "fused_kernel";
 FusedText write_fused_kernel(const FusedBody& body, std::span<const FusedOperand> leaves,
                              std::span<const FusedOperand> outputs, bool in_place = false);
 
-// The whole text for the compiler: the device headers, followed by the kernel.
+// Returns the whole text for the compiler: the device headers, followed by the kernel.
 std::string with_device_text(const std::string& kernel);
 
 }  // namespace tracestep

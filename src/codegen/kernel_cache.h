@@ -27,15 +27,15 @@ class KernelCache {
  public:
   static constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;
 
-  // The cache in a folder; with an empty path nothing is kept.
+  // Makes the cache of a folder; with an empty path nothing is kept.
   explicit KernelCache(std::filesystem::path folder, std::uintmax_t most_bytes = kMostBytes)
       : folder_(std::move(folder)), most_bytes_(most_bytes) {}
 
   const std::filesystem::path& folder() const { return folder_; }
 
-  // The bytes that were added under `key`, which must name everything they depend on; nullopt:
-  // there are none. If the folder or the file may not be used, `problem` is set to a sentence about
-  // it.
+  // Returns the bytes that were added under `key`, which must name everything they depend on;
+  // nullopt: there are none. If the folder or the file may not be used, `problem` is set to a
+  // sentence about it.
   std::optional<std::string> find(std::string_view key, std::string* problem = nullptr) const;
   // Adds bytes under a key. Returns false if they could not be written, with the reason in
   // `problem`.
@@ -54,12 +54,12 @@ class KernelBinaries {
  public:
   explicit KernelBinaries(KernelCache cache) : cache_(std::move(cache)) {}
 
-  // The binary of a key: from the cache, or from `compile`, which is then added. Throws what
-  // `compile` throws; if the cache cannot be used, a warning says so once.
+  // Returns the binary of a key: from the cache, or from `compile`, and then adds it. Throws
+  // what `compile` throws; if the cache cannot be used, a warning says so once.
   std::string get(std::string_view key, const std::function<std::string()>& compile);
-  // As get(), for several different keys. Up to `threads` of them are compiled at the same time;
-  // `compile` receives an index into `keys`. When all threads have ended, the first failure is
-  // thrown.
+  // Does the same as get() for several different keys. Up to `threads` of them are compiled at a
+  // time; `compile` receives an index into `keys`. When all threads have ended, the first
+  // failure is thrown.
   std::vector<std::string> get_all(std::span<const std::string> keys,
                                    const std::function<std::string(std::size_t)>& compile,
                                    unsigned threads);

@@ -17,14 +17,14 @@
 namespace tracestep {
 namespace {
 
-// A captured module may have dropout of its own, whose streams are counted from 0.
+// The first random stream of adapters' dropouts: a captured module's own are counted from 0.
 constexpr std::int64_t kFirstStream = std::int64_t{1} << 20;
 
 std::string_view last_name(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-// The names that a projection has here, and in modules of PyTorch.
+// A projection: its word in flags, and the names that it has here and in modules of PyTorch.
 struct Word {
   std::string_view word;
   std::vector<std::string_view> names;
@@ -40,7 +40,7 @@ const std::vector<Word>& words() {
   return all;
 }
 
-// The path of the product of every weight that some product has as its right operand, in order.
+// The products to adapt, by path: those with a weight on the right that a target of `lora` names.
 class Targets {
  public:
   Targets(const Program& program, const Adapters& lora) : lora_(lora) {
@@ -86,7 +86,7 @@ class Targets {
            is_word_within(target, path);
   }
 
-  // True for a projection's name behind a pattern of paths, as layers.0-15.*.down, that matches.
+  // True if `target` is a path pattern and a projection's word (layers.0-15.*.down), and both fit.
   bool is_word_within(std::string_view target, std::string_view path) const {
     const std::size_t dot = target.rfind('.');
     if (dot == target.npos || !is_word(target.substr(dot + 1), path)) return false;
@@ -113,8 +113,8 @@ class Targets {
   std::set<std::string> paths_, chosen_;
 };
 
-// The parameters that are not trained, by value: with adapters all but what is trained whole, else
-// the frozen parts. Error{kUsage} for a part that has none.
+// Returns, by value, whether it is a parameter that is not trained: with adapters, all but
+// lora.whole; else `parts`. Throws Error{kUsage} for a path of no parameter, or if nothing is left.
 std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
                                 const FrozenParts& parts) {
   std::vector<bool> out(program.values.size(), false);
@@ -142,8 +142,8 @@ std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
   return out;
 }
 
-// The program with constants in the places of frozen parameters; it is read by Rewriter only. A
-// block of which only some are frozen is given up: its parts may differ in their dtypes.
+// Returns the program with frozen parameters as constants; only Rewriter reads it. A block of which
+// some parameters are frozen and some are not is given up: its parts may differ in their dtypes.
 Program with_constants(const Program& program, const std::vector<bool>& is_frozen) {
   std::map<std::string_view, std::set<bool>> of_block;
   const auto is_parameter = [&](ValueId id) {
@@ -217,8 +217,8 @@ class Adapt {
         .first->second;
   }
 
-  // Where the A of `weight` lies: beside those of its neighbours in a block, if all of them have
-  // one, since what multiplies the same input can then be one product.
+  // Returns where the A of `weight` lies: beside those of its neighbours in a block, if all of
+  // them have one, since what multiplies the same input can then be one product.
   BlockPart beside(const Value& weight, std::int64_t in) const {
     if (weight.part.block.empty()) return {};
     std::int64_t before = 0, all = 0;
@@ -255,8 +255,8 @@ class Adapt {
   std::int64_t drops_ = kFirstStream;
 };
 
-// The leaves of a low dtype that every reader takes as they are: casts of the whole weight to it,
-// and rows of a table, which are widened when they have been read.
+// Stores frozen float32 weights in a low dtype, if every reader takes them so: casts of the whole
+// weight to it, and look-ups of rows of a table, which are widened when they have been read.
 class NarrowFrozen {
  public:
   NarrowFrozen(const Program& program, DType low, const std::set<std::string>& kept)
@@ -333,7 +333,7 @@ Program narrow_frozen(const Program& program, DType low, const std::set<std::str
   return NarrowFrozen(program, low, kept).run();
 }
 
-// Adapts the model as the run says; nothing is dropped where nothing is trained.
+// Adapts the model as the run says; adapters have no dropout in inference, which trains nothing.
 Program adapt(const Program& p, const PassOptions& o) {
   Adapters lora = o.run.lora;
   if (o.run.mode == Mode::kInference) lora.dropout = 0.0;

@@ -63,7 +63,7 @@ class AddRows {
   }
   const Value& addend(NodeId id) const { return program_.value(node(id).inputs.back()); }
   const BlockPart& part_of(NodeId id) const { return addend(id).part; }
-  // The axis of the operand whose elements become rows of the result.
+  // Returns the axis of the first operand whose elements become rows of the result.
   int rows_axis(NodeId id) const {
     return node(id).op == &sum_ && node(id).attrs.flag("transpose_a") ? 1 : 0;
   }
@@ -80,7 +80,7 @@ class AddRows {
            is_contiguous(base.type.shape, base.layout.strides);
   }
 
-  // A text, equal for products of parts of one tensor with another, added to leaves of one block.
+  // Returns a key: equal for products of one tensor's parts with another, added to one block.
   std::string key_of(NodeId id) const {
     const Node& n = node(id);
     const Value& a = operand(id, 0);
@@ -114,8 +114,8 @@ class AddRows {
     return a.layout.offset % width + (axis == 1 ? rows : a.type.shape[1]) <= width;
   }
 
-  // True if nothing that the members read is overwritten by others, and nothing reads their
-  // results, before the last of them.
+  // True if all members may run where the last of them stands: nothing before it overwrites what
+  // they read, or reads their results.
   bool may_stand_at(NodeId last, const Members& members) const {
     return std::ranges::all_of(members, [&](NodeId id) {
       const ValueId result = node(id).outputs[0];
@@ -125,7 +125,7 @@ class AddRows {
     });
   }
 
-  // True if a node up to `last`, other than the product itself, updates a leaf that it reads.
+  // True if a node up to `last`, other than product `id`, updates a leaf that this product reads.
   bool is_overwritten(NodeId id, NodeId last) const {
     return std::ranges::any_of(program_.updates, [&](const Update& u) {
       const NodeId by = program_.value(u.value).producer;
@@ -137,7 +137,7 @@ class AddRows {
     });
   }
 
-  // The operands of all members, as one view of the tensor that they are parts of.
+  // Returns the first operands of all members, as one view of the tensor that they are parts of.
   Val whole(const Members& members) {
     const NodeId first = members.front();
     const Value& a = operand(first, 0);

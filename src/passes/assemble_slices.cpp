@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Terms of one sum that are slices, padded with zeros, and cover an axis together.
+// The terms of a sum, some of which, slices padded with zeros, cover an axis together.
 struct Covering {
   std::vector<NodeId> pads;    // in order along the axis
   std::vector<ValueId> rest;   // other terms of the sum
@@ -77,7 +77,7 @@ class AssembleSlices {
     return (node(pad).attrs.integer("axis") + rank) % rank;
   }
 
-  // The terms of the sum, if all of those that are padded cover one axis without a gap.
+  // Returns the terms of the sum, if those that are padded slices cover one axis without a gap.
   std::optional<Covering> covering(NodeId sum) const {
     Covering out;
     add_terms(sum, out);

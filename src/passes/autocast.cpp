@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// The dtype with more bytes; float32 for two different dtypes of equal size (bf16 and f16).
+// Returns the dtype with more bytes; float32 for two dtypes of equal size (bf16 and f16).
 DType wider(DType a, DType b) {
   if (a == b) return a;
   if (size_of(a) == size_of(b)) return DType::kF32;
@@ -71,8 +71,8 @@ class Autocast {
     return rewriter_.builder().call1("cast", {value}, {{"dtype", to}});
   }
 
-  // The shared cast of a weight, or a view of it where the program reads a view of the weight;
-  // "no value" for anything else. The cast is made before the first reader, with the weight's path.
+  // Returns the shared cast of a weight, or a view of it where the program reads a view of the
+  // weight; else "no value". The cast is made before the first reader, with the weight's path.
   Val weight_cast(ValueId id, DType to, const Node& reader) {
     const auto found = weight_casts_.find(id);
     if (found != weight_casts_.end()) return found->second;

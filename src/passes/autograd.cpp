@@ -46,8 +46,8 @@ class Autograd {
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
   }
 
-  // By node of forward: the leaves whose gradients are complete behind its backward, and which go
-  // into states there, so that what makes them need not wait. Last: those that wait for the end.
+  // Returns, by forward node, the leaves whose gradients are complete behind its backward and go
+  // into states there, so that their makers need not wait; last, the leaves that wait for the end.
   std::vector<std::vector<ValueId>> complete_at() const {
     std::vector<std::vector<ValueId>> out(program_.nodes.size() + 1);
     std::vector<std::size_t> first(program_.values.size(), program_.nodes.size());
@@ -178,7 +178,7 @@ class Autograd {
     }
   }
 
-  // The state that holds the gradient of a leaf between runs.
+  // Returns the state that holds the gradient of a leaf between runs, made on the first call.
   Val state_of(ValueId leaf, DType dtype) {
     Val& state = states_[leaf];
     if (!state) {
@@ -188,7 +188,7 @@ class Autograd {
     return state;
   }
 
-  // The gradient as it was before a cast widened it.
+  // Returns the gradient as it was before a cast from a low dtype; `grad` itself if it has none.
   Val before_widening(Val grad) {
     const Program& made = rewriter_.builder().program();
     const NodeId maker = made.value(grad.id).producer;
@@ -216,8 +216,8 @@ Program autograd(const Program& program, const AutogradOptions& options) {
   return Autograd(program, options).run();
 }
 
-// True also where the gradients are for an optimizer that runs later; those that nobody updates
-// with are of the unscaled loss, unless they are asked for.
+// True if backward begins with the loss scale: where loss scaling is on, or the precision needs
+// it and the gradients are for updates, by this step or by an optimizer that runs later.
 bool PassOptions::scales_gradients() const {
   const bool are_for_updates = updates() || run.gradients != GradientKind::kTransient;
   return run.optimizer.loss_scaling.enabled || (scales_loss(run.precision) && are_for_updates);

@@ -32,7 +32,7 @@ Program marked(const Program& program) {
   return out;
 }
 
-// The products g · w and g' · x of one linear layer.
+// The two products in backward of a linear layer: g·w, the gradient of x, and gᵀ·x, that of w.
 struct Pair {
   NodeId of_x = kNoNode, of_w = kNoNode;
 
@@ -71,7 +71,7 @@ class Pairing {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // The first two products of this kind that read `g`.
+  // Returns the first product of each kind whose left operand is `g`; kNoNode where there is none.
   Pair pair_of(ValueId g, const std::vector<NodeId>& readers) const {
     Pair out;
     for (const NodeId id : readers) {

@@ -28,7 +28,7 @@ bool chooses_forms(const PassOptions& o) {
   return o.run.attention != AttentionForm::kNaive || o.run.mode == Mode::kInference;
 }
 
-// Chooses the forms of the run; nothing is dropped where nothing is trained.
+// Chooses the run's form of attention and, in inference, the form of dropout that drops nothing.
 Program choose(const Program& p, const PassOptions& o) {
   std::map<std::string, std::string> forms;
   if (o.run.attention != AttentionForm::kNaive) {

@@ -21,10 +21,10 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kLeastRows = 1024;
-// The inner tensor of a chunk is as large as this share of what the feed-forward reads.
+// The inner tensor of a chunk has 1/kShareOfInput of the elements that the feed-forward reads.
 constexpr std::int64_t kShareOfInput = 4;
 
-// The feed-forward that a node is in, "layers.3.ffn"; empty: the node is in none.
+// Returns the path of the feed-forward that a node is in, "layers.3.ffn"; empty: it is in none.
 std::string_view ffn_of(const Node& node) {
   const std::string_view path = node.origin().path, layer = layer_of(path);
   if (layer.empty() || path.size() <= layer.size()) return {};
@@ -41,7 +41,7 @@ struct Region {
   std::vector<NodeId> nodes = {};
   std::int64_t rows = 0, chunks = 1;
 
-  // True if what is one's in chunks can be read in the chunks of the other.
+  // True if both are of one feed-forward and cut alike, so that one can read the other's chunks.
   bool matches(const Region& other) const {
     return ffn == other.ffn && rows == other.rows && chunks == other.chunks;
   }
@@ -137,8 +137,8 @@ class ChunkFfn {
     return maker == kNoNode ? nullptr : region_of_[at(maker)];
   }
 
-  // Takes nodes out of the region: all, if it has one chunk; else those before its first products
-  // whose results are read as a whole, as sums of gradients are: they are written over an operand.
+  // Takes nodes out of the region: all, if it has one chunk; else those at its start, but
+  // products, whose results are read whole: sums of gradients, which are written over an operand.
   void leave_out_whole(Region& region) {
     std::erase_if(region.nodes, [&](NodeId id) {
       const Node& n = node(id);
@@ -159,7 +159,7 @@ class ChunkFfn {
     return type.shape.rank() >= 2 && type.count() == rows * type.shape.back(0);
   }
 
-  // True for a product of rows with a weight, elementwise ops, and other shapes with the same rows.
+  // True for products of rows with a weight, elementwise ops and views of rows; sets `region.rows`.
   bool works_by_rows(const Node& n, Region& region) const {
     const auto lead = std::ranges::find_if(n.inputs, [&](ValueId v) { return varies_[at(v)]; });
     if (lead == n.inputs.end() || (n.op->product && lead != n.inputs.begin())) return false;
@@ -205,7 +205,7 @@ class ChunkFfn {
     return sums_columns(n);
   }
 
-  // True for the sum of each column, as of gradients of biases.
+  // True for a sum over the rows, one for each column, as the gradient of a bias is.
   bool sums_columns(const Node& n) const {
     if (n.op->find_attr(ops::kWideSum) == nullptr || n.attrs.flag("keepdims")) return false;
     return type(n.outputs[0]).shape == Shape{type(n.inputs[0]).shape.back(0)} &&
@@ -283,8 +283,8 @@ class ChunkFfn {
     }
   }
 
-  // The part if its node can write it into the assembly, else a copy, so that the part is free at
-  // once. `readers`: how many nodes of chunks may read it.
+  // Returns `part` if its node can write it into the assembly, else a copy, so that the part is
+  // free at once. It can if exactly `readers` nodes of regions read the value.
   Val written(ValueId id, Val part, std::ptrdiff_t readers) {
     const auto& writes = node(program_.value(id).producer).op->writes;
     const Type own = part.type();
@@ -304,7 +304,7 @@ class ChunkFfn {
     return total ? ops::add(total, part) : part;
   }
 
-  // The operand's rows of the chunk, as a matrix; all of a value that is the same for all rows.
+  // Returns a chunk's rows of the operand, a matrix; all of a value that is the same for all rows.
   Val operand(const Region& region, const Node& reader, ValueId id, std::int64_t chunk) {
     const Region* from = maker_region(id);
     if (from != nullptr && is_row_[at(id)] && from->matches(region)) {
@@ -323,7 +323,7 @@ class ChunkFfn {
     return part;
   }
 
-  // Joins the chunks of results that nodes outside of chunks read.
+  // Replaces the node's results that are read whole, by sums over chunks or assemblies of chunks.
   void join_parts(const Node& n, const std::map<ValueId, Val>& totals) {
     const auto guard = r_.from(n);
     for (const ValueId v : n.outputs) {
@@ -343,7 +343,7 @@ class ChunkFfn {
     }
   }
 
-  // True if anything reads the value but the same feed-forward, whose backward reads its chunks.
+  // True if anything reads the value but regions of the same feed-forward, which read its chunks.
   bool is_read_whole(ValueId id, const Region& region) const {
     if (readers_.at_end[at(id)]) return true;
     return std::ranges::any_of(readers_.nodes[at(id)], [&](NodeId reader) {

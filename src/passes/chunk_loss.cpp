@@ -45,7 +45,7 @@ struct Cut {
   NodeId where() const { return pair.gradient == kNoNode ? pair.loss : pair.gradient; }
 };
 
-// --- what can be cut ----------------------------------------------------------------------------
+// --- Finder finds the losses that can be cut, and the products around them ----------------------
 class Finder {
  public:
   explicit Finder(const Program& program) : program_(program), readers_(program) {}
@@ -89,7 +89,7 @@ class Finder {
     return out;
   }
 
-  // Goes back from the loss, through a cast and views that nothing else reads.
+  // Finds the product that makes the logits, behind a cast and views that nothing else reads.
   bool find_product(ValueId id, Cut& out) const {
     const Type type{program_.type(id)};
     while (true) {
@@ -139,7 +139,7 @@ class Finder {
     return true;
   }
 
-  // Takes in the cast to the dtype of sums, and the sum with a leaf, that the result goes into.
+  // Takes into `product` the cast to the dtype of sums and the sum with a leaf that follow it.
   void find_end(GradientProduct& product, Cut& out) const {
     const DType wide =
         rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);
@@ -163,7 +163,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- the chunks ---------------------------------------------------------------------------------
+// --- ChunkLoss writes the program, with chunks in place of what Finder found --------------------
 class ChunkLoss {
  public:
   ChunkLoss(const Program& program, std::int64_t chunks, bool adds_products)
@@ -282,7 +282,7 @@ class ChunkLoss {
     return r_.builder().call(*widening.op, {out}, widening.attrs).front();
   }
 
-  // The gradient of the logits, in their dtype before widening. `operands`: those of the loss.
+  // Returns the gradient of a chunk's logits, before widening. `operands`: those of its loss.
   Val gradient_of_chunk(const Cut& cut, const std::vector<Val>& operands, Val row_sums,
                         Sums& sums) {
     const Node& n = node(cut.pair.gradient);
@@ -302,10 +302,10 @@ class ChunkLoss {
     return r_.builder().call(*narrowing.op, {out}, narrowing.attrs).front();
   }
 
-  // True if the rows of all chunks are divided by one number: their sums are added.
+  // True if the loss divides by a number that it reads: the losses of chunks are then added.
   bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
 
-  // Returns the part of `x`, a mean over all rows or its gradient, of a chunk with so many.
+  // Returns `x`, a mean or its gradient, times a chunk's share of the rows; with a count, `x`.
   Val share_of(const Cut& cut, Val x, std::int64_t rows) const {
     if (has_count(cut)) return x;
     return ops::affine(x, static_cast<double>(rows) / static_cast<double>(rows_of(cut)));

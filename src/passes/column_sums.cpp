@@ -21,7 +21,7 @@ namespace {
 // The fewest parts that a sum over all rows is split into; each part is one block.
 constexpr std::int64_t kFewestParts = 256;
 
-// How many rows a block sums; 1: there are too few rows to split the sum.
+// Returns how many rows a block sums; 1: there are too few rows to split the sum.
 std::int64_t rows_per_part(std::int64_t rows) {
   std::int64_t out = 1;
   while (out < kMostRowsPerBlock && rows % (2 * out) == 0 && rows / (2 * out) >= kFewestParts) {
@@ -30,8 +30,8 @@ std::int64_t rows_per_part(std::int64_t rows) {
   return out;
 }
 
-// The column sum in two steps: over the rows of a part, then over the parts; "no value": there are
-// too few rows.
+// Writes the column sum in two steps: over the rows of a part, then over the parts. Returns "no
+// value" if there are too few rows.
 Val in_two_steps(Rewriter& r, const Program& program, const Node& node) {
   const Type& type = program.type(node.inputs[0]);
   const std::int64_t width = type.shape.back(),
@@ -64,7 +64,7 @@ std::optional<Program> in_two_steps(const Program& program) {
   return r.finish();
 }
 
-// True if the program without its final sums over parts is one walk.
+// True if the program is one walk (analysis/fused_body.h) but for its last sums, over parts.
 bool walks_but_for_last_sums(Program parts) {
   for (Output& o : parts.outputs) {
     for (ValueId id = o.value;;) {
@@ -79,8 +79,8 @@ bool walks_but_for_last_sums(Program parts) {
   return find_walk(remove_dead_nodes(parts)).has_value();
 }
 
-// A decomposition of a node of rows with column sums in two steps, so that it can be fused;
-// nullopt: the node stays as it is.
+// Returns a decomposition of a node of rows with column sums in two steps, so that it can be
+// fused; nullopt: the node stays as it is.
 std::optional<Program> parts_of(const Program& program, const Node& node) {
   Builder b("parts");
   std::vector<Val> inputs;
@@ -99,7 +99,7 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
   return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
 }
 
-// The parts of all nodes of a program. Equal nodes share them: layers repeat.
+// Keeps what parts_of() returns for the nodes of a program. Equal nodes share it: layers repeat.
 class PartsOfNodes {
  public:
   explicit PartsOfNodes(const Program& program) : program_(program) {}
@@ -124,7 +124,7 @@ class PartsOfNodes {
   std::deque<std::pair<const Node*, std::optional<Program>>> known_;
 };
 
-// The elementwise op of whose result the value is a view in the same order; nullptr: it is none.
+// Returns the elementwise op whose result the value is or views in the same order, or nullptr.
 const Node* computed_by(const Program& p, ValueId id) {
   const NodeId maker = p.value(id).producer;
   if (maker == kNoNode) return nullptr;
@@ -148,13 +148,13 @@ bool sums_what_is_computed(const Program& p, const Node& node) {
 }
 
 // --- one launch for the sums over parts ---------------------------------------------------------
-// Sums of matrices with equal numbers of rows, in the order of the program, and the collectives
-// that carry their results: these stand behind the sums then.
+// Sums that one launch can do, of matrices with equal numbers of rows, in program order, and the
+// collectives that read their results and then stand behind it.
 struct Sums {
   std::vector<NodeId> nodes, collectives;
 };
 
-// More in one launch would save little, and their operands, a few hundred rows each, live longer.
+// The most sums in one launch: more would save little, and their operands would live longer.
 constexpr std::size_t kMostSums = 8;
 
 // True if the node adds up partial sums: [P, W] → [W].
@@ -164,8 +164,8 @@ bool sums_parts(const Program& p, const Node& node) {
   return maker != kNoNode && p.node(maker).op == node.op && p.type(node.outputs[0]).count() > 0;
 }
 
-// The collectives that read the node's result, if all that reads it can wait for `last`, they and
-// their readers; else nullopt.
+// Returns the collectives that read the node's result, if all its readers up to node `last` are
+// collectives that can wait for that, and so can their readers; else nullopt.
 std::optional<std::vector<NodeId>> collectives_until(const Program& p, const Readers& readers,
                                                      const Node& node, NodeId last) {
   std::vector<NodeId> out;
@@ -181,7 +181,7 @@ std::optional<std::vector<NodeId>> collectives_until(const Program& p, const Rea
   return out;
 }
 
-// Sums that are alike in everything but their operands, and can wait for the last of them.
+// Returns groups of sums that differ in their operands alone and can wait for the last of them.
 std::vector<Sums> sums_to_merge(const Program& p) {
   const Readers readers(p);
   std::map<std::string, Sums> open;  // by what they have in common

@@ -61,16 +61,16 @@ bool is_taken_apart(const PassOptions& o, const OpDef& op) {
   return !o.run.ops.keeps(op.composite) && !op.stays_whole;
 }
 
-// A product with its bias, a primitive op of frameworks. It is one op for the sake of its dtype:
-// without autocast a product and a sum have the same values.
+// True for a product with its bias, a primitive op of frameworks. It is one op for its dtype's
+// sake: without autocast a product and a sum have the same values.
 bool is_biased_product(const OpDef& op) {
   return op.product && op.decompose;
 }
 
 }  // namespace
 
-// Expands what the granularity does not keep, and ops without a gradient rule; in a program without
-// backward such an op is kept if it has a kernel.
+// Expands composites that the run's granularity does not keep, and ops without a gradient rule;
+// in a program without backward such an op is kept if it has a kernel.
 Program decompose(const Program& p, const PassOptions& o) {
   return decompose(p, [&](const OpDef& op) {
     if (is_biased_product(op)) return !o.casts();

@@ -72,8 +72,8 @@ class Epilogue {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // The term of the sum that is rows at their indices, which alone reads them; the other one as it
-  // was before it was widened.
+  // Returns the term of the sum that is rows added at indices, which the sum alone reads; its
+  // addend is the other term, as it was before it was widened. nullopt: there is none.
   std::optional<Term> rows_of(NodeId id) const {
     const Node& sum = node(id);
     if (!adds_to_rows_ || !sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
@@ -101,7 +101,7 @@ class Epilogue {
     return std::nullopt;
   }
 
-  // The term of the sum that is a product; of two, the later one.
+  // Returns the term of the sum that is a product; of two, the later one.
   std::optional<Term> term_of(NodeId id) const {
     const Node& sum = node(id);
     if (!sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
@@ -116,7 +116,7 @@ class Epilogue {
     return out;
   }
 
-  // The product that `id` is, but for views and casts; kNoNode if none is, or has another reader.
+  // Returns the product behind `id` and its views and casts, each read once; kNoNode: none.
   NodeId product_behind(ValueId id) const {
     while (readers_.only(id) != kNoNode) {
       const NodeId maker = program_.value(id).producer;
@@ -155,7 +155,7 @@ class Epilogue {
     r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
   }
 
-  // Emits the product of rows at the sum, since the other term may be made between the two.
+  // Emits the addition of rows where the sum stood: the other term may be made behind the rows.
   void emit_rows(const Node& sum, const Term& term) {
     if (term.waiting != kNoNode) r_.copy(node(term.waiting));
     const Node& rows = node(term.maker);
@@ -175,7 +175,7 @@ class Epilogue {
   std::set<NodeId> left_out_;            // at the place where they stand
 };
 
-// True if what rows are added to costs no bytes: it lies in a narrow copy of the weights.
+// True if all matrices that rows are added to lie in narrow copies of weights, at no bytes.
 bool lie_in_copies(const Program& program) {
   const std::map<ValueId, ValueId> places = places_in_copies(program);
   return std::ranges::all_of(program.nodes, [&](const Node& node) {

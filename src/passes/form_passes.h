@@ -36,11 +36,11 @@ Program choose(const Program& program, const std::map<std::string, std::string>&
 // Autograd then differentiates the parts.
 Program decompose(const Program& program, const std::function<bool(const OpDef&)>& expand);
 
-// The ops into which a call of the composite `op` on operands of these types decomposes, in order;
-// its attributes have their defaults.
+// Returns the ops into which a call of the composite `op` on operands of these types decomposes,
+// in order; its attributes have their defaults.
 std::vector<const OpDef*> parts_of(const OpDef& op, const std::vector<Type>& operands);
 
-// Mixed precision: which ops run in a low dtype, by the precision class of their records.
+// Makes ops run in a low dtype or float32 (mixed precision), by the precision class of each.
 //
 // Casts floating operands where the class of the reading op asks for it:
 //   low      to `low` (matrix products)
@@ -67,11 +67,11 @@ Program autocast(const Program& program, DType low);
 // (backends/cuda/split/product.h).
 Program by_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// Computes products with 8-bit operands. Replaces products in the layers that multiply two bfloat16
-// matrices, with sizes that are multiples of 16, by `scaled_matmul`: all of them, or with `kPaying`
-// those that become faster on a GPU, judged by their multiply-adds per element. Each operand is
-// quantized once, with one scale, before its first reader; backward reads the same codes, also
-// those of weights. Weights and activations are f8e4m3, gradients f8e5m2.
+// quantize() computes products with 8-bit operands: it replaces products in the layers of two
+// bfloat16 matrices, whose sizes are multiples of 16, by `scaled_matmul`; all of them, or with
+// `kPaying` those that become faster on a GPU, judged by their multiply-adds per element. Each
+// operand is quantized once, with one scale, before its first reader; backward reads the same
+// codes, also those of weights. Weights and activations are f8e4m3, gradients f8e5m2.
 //
 // With `kDelayed`, scales in a step come from the largest magnitudes in the step before, which the
 // state kLargestMagnitudes holds for each operand in program order. A whole step replaces them by

@@ -29,7 +29,7 @@ bool rearranges(const Program& p, const Node& view) {
 }
 
 // Follows the views after a result to the last one that changes the order of elements, if a reader
-// after it would otherwise need a copy. Stops where a value has more than one reader.
+// after it would otherwise need a copy; else returns `result`. Stops at a second reader of a value.
 ValueId in_readers_order(const Program& p, const Readers& readers, const Regions& regions,
                          int region, ValueId result) {
   const NodeId maker = p.value(result).producer;
@@ -61,8 +61,8 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
 }
 
 // --- views in front of what they rearrange -------------------------------------------------------
-// A rotation walks heads, whose views no sum of rows can follow: where views alone (and a cast)
-// lead from a sum to a rotation, as behind an adapter, they come before the sum.
+// Moves views that lead (with a cast) from an elementwise op, such as an adapter's sum, to a
+// rotation in front of that op: a rotation walks heads, and an op on whole rows cannot join it.
 class ViewsBeforeSums {
  public:
   explicit ViewsBeforeSums(const Program& program)
@@ -93,8 +93,8 @@ class ViewsBeforeSums {
   }
 
  private:
-  // The views between the node's result and a rotation, in order; none: something else reads it, or
-  // the views keep the order.
+  // Returns the views between the node's result and a rotation, in order; none: something else
+  // reads it, or the views keep the order.
   std::vector<NodeId> views_behind(const Node& node) const {
     std::vector<NodeId> out;
     const Shape& shape = program_.type(node.outputs[0]).shape;
@@ -135,7 +135,7 @@ class ViewsBeforeSums {
   std::map<ValueId, std::vector<NodeId>> moved_;  // by the result of a sum
 };
 
-// --- the new program ----------------------------------------------------------------------------
+// --- Fuser writes the program, with fused nodes in place of regions -----------------------------
 class Fuser {
  public:
   Fuser(const Program& program, bool with_updates)
@@ -158,14 +158,14 @@ class Fuser {
   }
 
  private:
-  // The fused node that replaces the node's region; nullptr: the node stays.
+  // Returns the fused node that replaces the node's region; nullptr: the node stays.
   const FusedNode* node_for(NodeId id) const {
     const int region = regions_.region_of(id);
     if (region < 0 || nodes_[at(region)].results.empty()) return nullptr;
     return &nodes_[at(region)];
   }
 
-  // The fused node of a region, without results where fusing gains nothing.
+  // Returns the fused node of a region, without results where fusing gains nothing.
   FusedNode fused_node(const Members& region) const {
     if (region.empty()) return {};
     const std::vector<ValueId> plain = regions_.results_of(region);
@@ -180,7 +180,7 @@ class Fuser {
     return ordered == plain ? out : regions_.node_of(region, plain);
   }
 
-  // True for a part of an assembly that its own op cannot write there, as a fused node can.
+  // True for a part of an assembly that its own op, unlike a fused node, cannot write in place.
   bool is_copied_into_assembly(const std::vector<ValueId>& results) const {
     const NodeId reader = regions_.readers().only(results.front());
     const bool is_part =
@@ -188,7 +188,7 @@ class Fuser {
     return is_part && !program_.node(program_.value(results.front()).producer).op->writes;
   }
 
-  // Leaves out views of values that no longer exist.
+  // Finds the values that are read, so that views of values that no longer exist are left out.
   void find_needed() {
     needed_.assign(program_.values.size(), false);
     for (const Output& o : program_.outputs) needed_[at(o.value)] = true;
@@ -248,7 +248,7 @@ class Fuser {
     }
   }
 
-  // A node with the origins of all members, that of the member with the most work first.
+  // Returns a node with the origins of all members, that of the member with the most work first.
   Node example_of(const Members& members) const {
     Members ordered = members;
     std::ranges::stable_sort(ordered, std::greater(),
@@ -292,8 +292,8 @@ bool fuses(const PassOptions& o) {
   return o.has_kernel(op_of_fused_nodes());
 }
 
-// True if updates are fused: AdamW and its kind are one launch anyway, and on lanes and ranks
-// updates do not run in the program's order, in which a leaf is written behind its readers.
+// True if updates are fused: Muon's, as those of AdamW and its kind are one launch anyway; not on
+// lanes and ranks, where updates do not run in program order, each leaf written behind its readers.
 bool fuses_updates(const PassOptions& o) {
   return o.run.optimizer.kind == OptimizerKind::kMuon && o.updates_at_end() &&
          !o.run.parallel.is_on() && !has_optimizer(o.run.offload);

@@ -43,7 +43,7 @@ void Regions::grow() {
   join_siblings();
 }
 
-// The node that computed the value, or the base it is a view of; kNoNode: a leaf.
+// Returns the node that computed the value, or what the value is a view of; kNoNode: a leaf.
 NodeId Regions::computed_by(ValueId id) const {
   NodeId maker = program_.value(id).producer;
   while (maker != kNoNode && program_.node(maker).op->is_view()) {
@@ -65,8 +65,8 @@ bool Regions::may_join(const Node& node) const {
   });
 }
 
-// True for elementwise ops and sums over rows, as in norms: where a leaf that a node updates is
-// also summed, the planner writes it elsewhere.
+// True if a node of the optimizer may join a region: no rotation does. Where a leaf that it
+// updates is also summed, the buffer plan places the new value elsewhere.
 bool Regions::may_join_updates(const Node& node) const {
   return node.op->fusion != Fusion::kPairs && std::ranges::all_of(node.outputs, [&](ValueId id) {
            return program_.type(id).count() > 0;
@@ -122,8 +122,8 @@ void Regions::count_span(const Members& region, int change) {
   for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
 }
 
-// A node from which, and from later ones, no path leads back to `id` or before it: paths go
-// forward, except inside a region, whose nodes run together.
+// Returns a node from which, and from later ones, no path leads back to `id` or before it: paths
+// go forward, except inside a region, whose nodes run together.
 NodeId Regions::point_of_no_return(NodeId id) const {
   while (spans_[at(id)] > 0) ++id;
   return id + 1;

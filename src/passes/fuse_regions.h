@@ -10,7 +10,7 @@ namespace tracestep {
 
 using Members = std::vector<NodeId>;  // Nodes that compute, in program order.
 
-// A region with the node that will replace it.
+// The node that will replace a region: its body, operands and results.
 struct FusedNode {
   Program body{};
   // The program's values that it reads, in the order of the body's leaves.
@@ -30,18 +30,18 @@ class Regions {
   void grow();
 
   const std::vector<Members>& all() const { return regions_; }
-  // The region of a node; -1: the node is not fused.
+  // Returns the region of a node; -1: the node is not fused.
   int region_of(NodeId id) const { return region_of_[static_cast<std::size_t>(id)]; }
   const Readers& readers() const { return readers_; }
-  // Nodes that must run before `id` although it reads none of their results.
+  // Returns nodes that must run before `id` although it reads none of their results.
   const std::vector<NodeId>& before(NodeId id) const {
     return before_[static_cast<std::size_t>(id)];
   }
 
-  // The fused node of a region. `wanted`: its results, which are values of its nodes or views of
-  // them.
+  // Returns the fused node of a region. `wanted`: its results, which are values of its nodes or
+  // views of them.
   FusedNode node_of(const Members& region, const std::vector<ValueId>& wanted) const;
-  // The region's values that are read outside it.
+  // Returns the region's values that are read outside it.
   std::vector<ValueId> results_of(const Members& region) const;
 
  private:

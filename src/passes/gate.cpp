@@ -18,7 +18,7 @@ struct Forward {
   NodeId product = kNoNode, gating = kNoNode;
 };
 
-// A product [T, F], the gradients of SwiGLU that it is for, and where these meet.
+// A product [T, F], the gradients of SwiGLU that read it, and the node that joins these gradients.
 struct Backward {
   NodeId product = kNoNode, gating = kNoNode, meeting = kNoNode;
   ValueId gate_up = kNoValue;
@@ -67,7 +67,7 @@ class Gate {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
 
-  // The value of which `id` is a reshape, through several if need be; `id` where it is none.
+  // Returns the value of which `id` is a reshape, through several if need be, or `id` itself.
   ValueId behind_views(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;
          maker = program_.value(id).producer) {
@@ -76,7 +76,7 @@ class Gate {
     }
     return id;
   }
-  // The last of the reshapes of `id`, each of which must be its operand's only reader.
+  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
   ValueId before_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;
@@ -85,8 +85,8 @@ class Gate {
     return id;
   }
 
-  // The matrix [T, 2F] of which the two are, as reshapes, the first and the second half of the
-  // columns; no value: they are not.
+  // Returns the matrix [T, 2F] of which the two are, as reshapes, the first and the second half
+  // of the columns; kNoValue: they are not.
   ValueId whole_of(ValueId gate, ValueId up) const {
     ValueId whole = kNoValue;
     const ValueId halves[] = {behind_views(gate), behind_views(up)};
@@ -106,7 +106,7 @@ class Gate {
     return whole;
   }
 
-  // The product and its first SwiGLU, if `gating` is that; one computed again for backward is not.
+  // Returns `gating` and its product, if it is the product's first SwiGLU: a recomputed one is not.
   std::optional<Forward> forward_of(NodeId gating) const {
     const Node& n = node(gating);
     if (n.op->name != "swiglu") return std::nullopt;
@@ -166,7 +166,7 @@ class Gate {
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }
 
-  // Puts one node where the gradients of SwiGLU were: recomputed gates exist by then.
+  // Emits product and gradients of SwiGLU as one node, where the latter were: gates exist by then.
   void emit(const Backward& b) {
     const Node& product = node(b.product);
     const auto guard = r_.from(product);

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// The epoch of these nodes; not 0, since none of them runs again in backward.
+// The epoch of the nodes that make codes; not 0, since none of them runs again in backward.
 constexpr int kOnce = 1;
 
 // A weight whose gather nothing but a quantization reads.
@@ -126,7 +126,7 @@ class GatherCodes {
     return out;
   }
 
-  // The largest magnitude of the step before; 0 where scales are current.
+  // Returns the largest magnitude of the step before; 0 where scales are current.
   Val last_of(const Node& quantize) {
     if (!is_delayed(quantize)) {
       if (!none_) none_ = ops::fill(r_.builder(), 0.0, {DType::kF32, {1}});

@@ -17,7 +17,7 @@ namespace {
 
 const char* const kActivations[] = {"silu", "gelu", "gelu_erf", "relu"};
 
-// A product of one row and what joins it.
+// A product of one row, and the ops beside it that one gemv computes too: norm, gate, bias, sum.
 struct Call {
   NodeId product = kNoNode, last = kNoNode;  // `last` makes what the call stands for
   ValueId x = kNoValue, scale = kNoValue, shift = kNoValue, bias = kNoValue, c = kNoValue;
@@ -83,7 +83,7 @@ class ProductsOfRows {
     return type(id).count() == count && type(id).dtype == dtype && is_dense(id) && stays(id);
   }
 
-  // The value behind reshapes that nothing else reads.
+  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
   ValueId behind_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;
@@ -91,7 +91,7 @@ class ProductsOfRows {
     }
     return id;
   }
-  // The operand of the sum that is not `id`.
+  // Returns the operand of the sum that is not `id`.
   ValueId other_of(const Node& sum, ValueId id) const {
     return sum.inputs[0] == id ? sum.inputs[1] : sum.inputs[0];
   }
@@ -151,7 +151,7 @@ class ProductsOfRows {
     call.attrs.set("shifted", true);
   }
 
-  // The halves of a product of gates and what they gate; no value: it is read in another way.
+  // Returns the halves of a product, gates and what they gate; nullopt: it is read in another way.
   std::optional<std::pair<ValueId, ValueId>> halves_of(ValueId y) const {
     const std::vector<NodeId>& nodes = readers_.nodes[static_cast<std::size_t>(y)];
     const std::int64_t half = type(y).count() / 2;
@@ -193,7 +193,7 @@ class ProductsOfRows {
   }
   static bool is_sum(const Node& n) { return n.op->is_sum && n.inputs.size() == 2; }
 
-  // Takes in a bias, then an activation or another sum.
+  // Adds to the call the bias that is added to its product, then an activation or another sum.
   void take_sums(Call& call) const {
     const ValueId y = behind_views(node(call.product).outputs[0]);
     const NodeId reader = readers_.only(y);
@@ -205,7 +205,7 @@ class ProductsOfRows {
     take_activation_or_sum(call);
   }
 
-  // Takes in what reads the result of `call.last`.
+  // Adds to the call the activation or sum that alone reads the result of `call.last`, if any.
   void take_activation_or_sum(Call& call) const {
     const ValueId y = behind_views(node(call.last).outputs[0]);
     const NodeId reader = readers_.only(y);

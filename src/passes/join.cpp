@@ -80,7 +80,7 @@ class Join {
   }
 
  private:
-  // The node as a member; nullopt if another node reads a result, which would then come too late.
+  // Returns the node as a member; nullopt: a joined call would come too late for a result's reader.
   std::optional<Member> member_of(const Node& node) const {
     Member out{&node};
     for (ValueId id : node.outputs) {
@@ -105,7 +105,7 @@ class Join {
     return reader.op->kernel_class == KernelClass::kCollective;
   }
 
-  // Adds `node` and all that reads its results; false when they read what is made elsewhere.
+  // Adds `node` and all readers of its results to `out.behind`; false: they read what others make.
   bool follows(const Node& node, Member& out) const {
     const bool is_own = std::ranges::all_of(node.inputs, [&](ValueId id) {
       const NodeId maker = program_.value(id).producer;
@@ -143,7 +143,7 @@ class Join {
                                [&](ValueId id) { return program_.value(id).producer == kNoNode; });
   }
 
-  // A text, equal for calls that can be merged: with the same attributes, rates and factors.
+  // Returns a text, equal for calls that can be joined: with equal attributes, rates and factors.
   std::string key_of(const Member& m) const {
     std::string key =
         fmt::format("{}#{}#{}", m.call->op->name, m.shadow_cast != nullptr, m.behind.empty());
@@ -156,8 +156,8 @@ class Join {
     return key;
   }
 
-  // The last of the calls, or the last reader of a shadow that the joined call overwrites: nodes
-  // lie in the order of the program.
+  // Returns the last of the calls, or the last reader of a shadow that the joined call
+  // overwrites, by address: nodes lie in the order of the program.
   const Node* last_of(const Group& group) const {
     const Node* last = nullptr;
     for (const Member& m : group) {
@@ -181,8 +181,8 @@ class Join {
     placed_[last].push_back(std::move(group));
   }
 
-  // Puts the calls of several ranks into the order in which they can run, and numbers batches;
-  // false where there is nothing to run beside.
+  // Sorts the calls of several ranks by when they can run, and numbers their batches; false, and
+  // nothing is done: no collective runs beside the calls.
   bool cut(Group& all) const {
     const bool in_batches =
         choice_.sums_beside_updates() || (choice_.shards_optimizer() && !choice_.shards_weights());
@@ -223,7 +223,7 @@ class Join {
 
   bool is_batch(std::int64_t bytes) const { return bytes > 0 && bytes >= choice_.full_bytes(); }
 
-  // The bytes that the collective which sums the member's gradient carries.
+  // Returns the bytes that the collective which sums the member's gradient carries.
   std::int64_t carried_bytes(const Member& member) const {
     return member.bytes * (choice_.shards_optimizer() ? choice_.replicas() : 1);
   }

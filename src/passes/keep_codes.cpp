@@ -55,7 +55,7 @@ class KeepCodes {
   }
 
  private:
-  // States of the weights with one number of parts, and what the step's check made of them.
+  // The states of all weights with the same number of parts, and the results of refresh_codes.
   struct Group {
     Val found;
     std::vector<Val> states;   // for each weight its codes, and these transposed
@@ -104,8 +104,8 @@ class KeepCodes {
     return is_plain_update(out) ? std::optional(out) : std::nullopt;
   }
 
-  // True if only the leaves and their narrow copy take what the update makes, and its rates are
-  // those of all other updates.
+  // True if nothing but the leaves and the narrow copy takes the update's results, and its rates
+  // and dtypes are those of all other updates.
   bool is_plain_update(const Part& part) const {
     const Node* update = part.update;
     if (update == nullptr || update->op->name != "adamw") return false;
@@ -139,7 +139,7 @@ class KeepCodes {
     return out;
   }
 
-  // The weights of which this node quantizes the first; nullptr: it is not the first of any.
+  // Returns the group of weights of which this node quantizes the first; nullptr: there is none.
   const std::vector<Weight>* first_of(const Node& node) const {
     for (const auto& [parts, weights] : groups_) {
       if (weights.front().quantize == &node) return &weights;
@@ -221,14 +221,14 @@ class KeepCodes {
     take(r, weights, group, results);
   }
 
-  // The largest magnitude in this step, as it lies among all others: what is a part of an assembly
-  // alone is written in its place.
+  // Returns the weight's largest magnitude in this step as a slice of those of all: the value
+  // itself, if an assembly alone reads it, can be written there in place.
   Val largest_of(const Rewriter& r, const Weight& weight) const {
     const Layout& last = program_.value(weight.quantize->inputs[1]).layout;
     return ops::slice(r.map(updates_.at(last.base)), 0, last.offset, last.offset + 1);
   }
 
-  // The operands of all updates: lr, step_size, and the optional ones.
+  // Returns the operands that all updates share: lr, step_size, and the optional ones.
   std::vector<Val> factors(const Rewriter& r) const {
     std::vector<Val> out;
     for (std::size_t i = kTensors; i < like_->inputs.size(); ++i) {

@@ -16,14 +16,14 @@
 namespace tracestep {
 namespace {
 
-// The magnitudes and scales of a matrix, of which each of `ranks` has a part.
+// The shapes of a matrix's magnitudes and scales, or of those of a rank's part.
 struct Statistics {
   Shape magnitudes, scales;
   std::int64_t group = kNf4Group;  // blocks with one scale
 };
 
-// The shapes of a weight's statistics. A rank's part begins within 256 blocks with one scale if
-// parts are no multiples of these, and by columns each row does: then fewer blocks share one.
+// Returns the shapes of a weight's statistics. Where a rank's part (split by columns: each of
+// its rows) is no multiple of the 256 blocks that share a scale, fewer blocks share one.
 Statistics statistics_of(const Value& weight, int ranks) {
   const std::int64_t count = weight.type.count(), blocks = nf4_blocks(count);
   const auto axis = ranks > 1 ? split_axis(weight.name) : std::nullopt;
@@ -45,7 +45,7 @@ Statistics statistics_of(const Value& weight, int ranks) {
   return {{shape[0], of_row}, {shape[0], of_row / group}, group};
 }
 
-// True for a matrix that is whole blocks on one rank.
+// True if the whole matrix, of which each of `ranks` may have a part, consists of whole blocks.
 bool is_of_blocks(const Value& leaf, int ranks) {
   const auto axis = ranks > 1 ? split_axis(leaf.name) : std::nullopt;
   Shape whole = leaf.type.shape;
@@ -53,7 +53,7 @@ bool is_of_blocks(const Value& leaf, int ranks) {
   return whole.product() % kNf4Block == 0 && whole[1] % 2 == 0;
 }
 
-// Frozen matrices within the layers that products alone read, as their second operand.
+// Returns which values are frozen matrices in the layers that only products read, on the right.
 std::vector<bool> kept_in_codes(const Program& program, const std::set<std::string>& kept,
                                 int ranks) {
   std::vector<bool> out(program.values.size(), false);

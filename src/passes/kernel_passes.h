@@ -71,7 +71,7 @@ Program gate(const Program& program, const std::function<bool(const OpDef&)>& ha
 // value of a leaf over the old one (attribute `in_place`; analysis/buffer_plan.cpp).
 Program fuse(const Program& program, bool with_updates = false);
 
-// The op of the nodes that `fuse` makes. A device without a kernel for it cannot run them.
+// Returns the op of the nodes that `fuse` makes. A device without a kernel for it cannot run them.
 const OpDef& op_of_fused_nodes();
 
 // True if the node reduces [..., W] over all dimensions but the last, column by column.

@@ -24,7 +24,7 @@ class Finder {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // The pair whose gradient is node `id`.
+  // Returns the pair whose gradient is node `id`; nullopt: there is none.
   std::optional<LossPair> pair_of(NodeId id) const {
     const Node& gradient = node(id);
     if (gradient.op != ops_.back()) return std::nullopt;

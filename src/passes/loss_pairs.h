@@ -16,11 +16,11 @@ struct LossPair {
   ValueId logits = kNoValue;  // The logits in the dtype in which the gradient is needed.
 };
 
-// The op of the loss and the op of its gradient.
+// Returns the op of the loss and the op of its gradient.
 std::vector<const OpDef*> loss_ops();
 
-// All pairs, in the order of the gradients. A gradient that depends on the loss itself makes no
-// pair, because the two cannot be computed together.
+// Returns all pairs, in the order of the gradients. A gradient that depends on the loss itself
+// makes no pair, because the two cannot be computed together.
 std::vector<LossPair> find_loss_pairs(const Program& program, const Readers& readers);
 
 }  // namespace tracestep

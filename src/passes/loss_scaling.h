@@ -12,12 +12,12 @@
 
 namespace tracestep {
 
-// Names of rank-0 float32 states (counts are exact up to 2^24). The code that fills the store must
-// set the first one to kInitialLossScale; the others start at zero.
+// The state of the scale: like those of the counts below, rank-0 float32 (exact up to 2^24). The
+// code that fills the store must set it to kInitialLossScale; the counts start at zero.
 inline constexpr std::string_view kLossScale = "loss_scale";
-// The number of good steps in a row.
+// The state that counts the good steps in a row.
 inline constexpr std::string_view kGoodSteps = "loss_scale.good_steps";
-// The number of all skipped steps.
+// The state that counts all skipped steps.
 inline constexpr std::string_view kSkippedSteps = "loss_scale.skipped_steps";
 inline constexpr double kInitialLossScale = 65536.0;
 // The lower limit of the scale in training. A factor below 1 would push gradients into underflow
@@ -25,7 +25,7 @@ inline constexpr double kInitialLossScale = 65536.0;
 // diverges, which further halving would only hide.
 inline constexpr double kLossScaleFloor = 1.0;
 
-// The state leaf `name` of the program under construction, created if it does not exist yet.
+// Returns the state `name` of the program under construction, created if it does not exist yet.
 Val loss_scale_state(Builder& b, std::string_view name = kLossScale);
 
 // Updates the three states after a step; `good` (rank-0 bool): no gradient was infinite or NaN.

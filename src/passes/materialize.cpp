@@ -14,8 +14,8 @@ class Copies {
  public:
   explicit Copies(Rewriter& r) : r_(r) {}
 
-  // A contiguous copy of `v`, made for `reader` and shared by all later readers: backward then
-  // keeps the copy instead of the original, at the same number of bytes.
+  // Returns a contiguous copy of `v`, made for `reader` and shared by all later readers:
+  // backward then keeps the copy instead of the original, at the same number of bytes.
   Val of(Val v, const Node& reader) {
     const auto found = made_.find(v.id);
     if (found != made_.end()) return found->second;

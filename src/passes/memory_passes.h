@@ -19,10 +19,10 @@ Program simplify(const Program& program);
 // Removes dead code only.
 Program remove_dead_nodes(const Program& program);
 
-// The number of chunks for a loss of [rows, width] times [width, vocab]: as many as leave each
-// chunk 1024 rows, but no more than make the logits of a chunk as large as the rows that they are
-// computed from. Smaller chunks would save little, and each one reads and writes the whole gradient
-// of the weights again.
+// Returns the number of chunks for a loss of [rows, width] times [width, vocab]: as many as
+// leave each chunk 1024 rows, but no more than make the logits of a chunk as large as the rows
+// that they are computed from. Smaller chunks would save little, and each one reads and writes
+// the whole gradient of the weights again.
 std::int64_t default_loss_chunks(std::int64_t rows, std::int64_t width, std::int64_t vocab);
 
 // Computes the loss in chunks of rows, so that the logits never exist as a whole.
@@ -100,7 +100,7 @@ Program keep_narrow(const Program& program);
 // and written once for each. Values are the same, except that adding 0 would turn -0 into 0.
 Program assemble_slices(const Program& program);
 
-// Fewer, larger matrix products.
+// Merges matrix products into fewer, larger ones.
 //
 // Merges the products of weights that lie in one block of memory (BlockPart in ir/program.h):
 // - those of one operand with every part become one product with the block, whose result has
@@ -122,9 +122,9 @@ Program merge(const Program& program, bool forward_alone = false);
 // "padding.NAME".
 inline constexpr std::string_view kPaddingPrefix = "padding.";
 
-// How many columns rows get when they are padded so that they begin at multiples of what a device's
-// products read at once (16 bytes), or of its cache lines (128 bytes) if rows are so long that the
-// padding hardly counts. Returns `columns` if rows are aligned already.
+// Returns how many columns rows get when padded, so that they begin at multiples of what a
+// device's products read at once (16 bytes), or of its cache lines (128 bytes) if rows are so
+// long that the padding hardly counts. Returns `columns` if rows are aligned already.
 std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each);
 
 // Pads the head of a vocabulary that is no multiple of 8, so that its products read and write

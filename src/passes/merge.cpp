@@ -30,14 +30,14 @@ class Merge {
     return rewriter_.finish();
   }
 
-  // The results of each product of one value with a block, in the new program.
+  // Returns the results of each product of one value with a block, in the new program.
   const std::vector<std::vector<ValueId>>& forward_slices() const { return slices_; }
 
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
   ValueId operand(const MergedProduct& m, int i) const { return node(m.node).inputs[at(i)]; }
 
-  // --- the new program ---
+  // --- the new program, in which a node is emitted once it has all operands ---
   bool is_ready(const Node& n) const {
     return std::ranges::all_of(n.inputs, [&](ValueId id) { return rewriter_.has(id); });
   }
@@ -78,7 +78,7 @@ class Merge {
     rewriter_.copy(node(id), inputs);
     return true;
   }
-  // The new value, or a slice if it is an operand of one of the assemblies; nullopt: not there yet.
+  // Returns the new value, or a slice if one of the assemblies holds it; nullopt: not there yet.
   std::optional<Val> slice_or_value(ValueId id, const std::vector<AssemblyId>& assemblies) {
     const auto found = merges_.assembled.find(id);
     const bool is_slice = found != merges_.assembled.end() &&
@@ -90,7 +90,7 @@ class Merge {
     if (!is_whole) return std::nullopt;
     return slice_of(found->second, id);
   }
-  // The part that `operand` is of the assembly.
+  // Returns the slice of the assembly that is its operand `part`.
   Val slice_of(const AssemblyId& assembly, ValueId part) {
     Val& made = part_slices_[part];
     if (made) return made;
@@ -112,7 +112,7 @@ class Merge {
     return merges_.sums.at(id.first).groups[id.second];
   }
 
-  // While the guard exists, nodes take the origins of the members.
+  // Returns a guard: while it exists, new nodes take the origins of the members.
   Builder::Guard like(const std::vector<MergedProduct>& members) {
     std::vector<NodeId> nodes;
     for (const MergedProduct& m : members) nodes.push_back(m.node);
@@ -126,8 +126,8 @@ class Merge {
     return guard;
   }
 
-  // The block of the members' weights, or of another operand `index`; of their narrow copies, if
-  // the products read those.
+  // Returns the block of the members' weights, or of their operands `index`; if the products
+  // read narrow copies, the cast of that block.
   Val block_of(const MergeGroup& group) { return block_of(group, group.members.front().merged); }
   Val block_of(const MergeGroup& group, int index) {
     std::vector<Val> parts;
@@ -177,7 +177,7 @@ class Merge {
     }
   }
 
-  // Replaces products, too: the slices are along the axis of the merged operands.
+  // Replaces products by slices of `whole`, along the axis that their merged operands give it.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;
@@ -200,7 +200,7 @@ class Merge {
     }
   }
 
-  // The assembly of the other operands of products of a sum.
+  // Returns the assembly of the other operands of a sum's products, made on the first call.
   Val assembly_of(const AssemblyId& id) {
     Val& made = assemblies_[id];
     if (made) return made;
@@ -298,7 +298,7 @@ class Merge {
 };
 
 // --- what backward keeps ------------------------------------------------------------------------
-// The slice of a merged product, or views of it, that something other than a view reads.
+// Returns the slice of a merged product, or views of it, that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];
@@ -334,8 +334,8 @@ bool is_read_as_it_is(const Program& p, const Readers& readers, ValueId id) {
   });
 }
 
-// The values that backward shall keep as copies, so that it does not keep the whole results of the
-// forward products in `merged`, each given by its slices.
+// Returns the values that backward shall keep as copies, so that it does not keep the whole
+// results of the forward products in `merged`, each given by its slices.
 std::vector<ValueId> values_to_copy(const Program& p,
                                     const std::vector<std::vector<ValueId>>& merged,
                                     bool forward_alone) {

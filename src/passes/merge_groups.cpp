@@ -48,13 +48,13 @@ class Finder {
     return node(id).op->product(call_of(node(id), types));
   }
 
-  // A text, equal for products that one group can hold.
+  // Returns a text, equal for products that one group can hold.
   std::string kind_of(const MergedProduct& m) const {
     return fmt::format("{},{},{},{}", kind_of(m.node), m.merged,
                        name_of(program_.type(operand(m, m.merged)).dtype), part_of(m).block);
   }
 
-  // A text, equal for nodes that do the same to their operands.
+  // Returns a text, equal for nodes that do the same to their operands.
   std::string kind_of(NodeId id) const {
     const Node& n = node(id);
     std::string out =
@@ -63,7 +63,7 @@ class Finder {
     return out;
   }
 
-  // The node as a product with a part of a block; nullopt if it is none.
+  // Returns the node as a product with a part of a block; nullopt: it is none.
   std::optional<MergedProduct> product_with_part(NodeId id) const {
     if (id == kNoNode || !node(id).op->product) return std::nullopt;
     for (int i : {0, 1}) {
@@ -86,7 +86,7 @@ class Finder {
     return members.size() > 1 && reached == part_of(members.front()).count;
   }
 
-  // True if the sorted members have no biases, or such as lie side by side in the same order.
+  // True if the sorted members have no biases, or biases that fill one block in the same order.
   bool has_biases_alike(const std::vector<MergedProduct>& members) const {
     if (!has_bias(node(members.front().node))) return true;
     std::int64_t reached = 0;
@@ -182,7 +182,7 @@ class Finder {
            is_floating(program_.type(n.outputs[0]).dtype);
   }
 
-  // The product that the term is, but for views and casts.
+  // Returns the product that the term is, but for views and casts; nullopt: it is none.
   std::optional<MergedProduct> product_of_term(ValueId term) const {
     std::vector<NodeId> chain;
     for (ValueId id = term; readers_.only(id) != kNoNode;) {
@@ -207,8 +207,8 @@ class Finder {
     }
   }
 
-  // Merges the terms of blocks that they fill: of one block where sums are terms as they are, else,
-  // in backward, of all.
+  // Merges terms of the sum that are products with all parts of a block: of one block, with sums
+  // that are terms directly; else, in backward, of all blocks, with sums behind views and casts.
   void find_sum(NodeId root) {
     Terms terms;
     add_terms(root, terms);
@@ -265,7 +265,7 @@ class Finder {
     return true;
   }
 
-  // True if each product has another operand of its own, which no output and no other sum takes.
+  // True if each product's other operand is its own: no leaf, no output, and in no other assembly.
   bool may_assemble(const std::vector<MergedProduct>& members) const {
     return std::ranges::all_of(members, [&](const MergedProduct& m) {
       const ValueId id = operand(m, m.shared());
@@ -306,8 +306,8 @@ class Finder {
   }
 
   // --- others that read such operands ---
-  // Makes them read slices of the assembly, so that the operands can be written in place there, if
-  // none of the operands depends on what they compute.
+  // Makes other products of the operands read slices of the assembly, so that the operands can
+  // be written in place there, if none of the operands depends on what those products compute.
   void find_readers_of_slices() {
     for (const auto& [root, sum] : out_.sums) {
       for (std::size_t i = 0; i < sum.groups.size(); ++i) {
@@ -317,7 +317,7 @@ class Finder {
       }
     }
   }
-  // Products of the operands that no merged one stands for; none if another op reads an operand.
+  // Returns the products of the operands that no merged one replaces; none if another op reads one.
   std::vector<NodeId> other_readers(const SummedProducts& sum) const {
     std::vector<NodeId> out;
     for (const MergedProduct& m : sum.products.members) {
@@ -355,11 +355,11 @@ class Finder {
     return node(reader).op->is_sum || (is_additive(node(reader)) && is_added(reader));
   }
 
-  // The axis of the other operand that the product is summed over.
+  // Returns the axis of the other operand that the product is summed over.
   int summed_axis(const MergedProduct& m) const { return axes_of(m.node).summed[at(m.shared())]; }
 
-  // The node as a product in which `axis` of `part`, its operand once, becomes an axis of the
-  // result.
+  // Returns the node as a product in which `axis` of `part`, its operand once, becomes an axis
+  // of the result; nullopt: it is none.
   std::optional<MergedProduct> product_of(NodeId id, ValueId part, int axis) const {
     const Node& n = node(id);
     if (!n.op->product || has_bias(n) || std::ranges::count(n.inputs, part) != 1) {
@@ -371,7 +371,7 @@ class Finder {
   }
 
   // --- sums of the rows of such operands ---
-  // The tensor whose rows, in their order, are the rows of the value.
+  // Returns the tensor whose rows, in their order, are the rows of the value.
   ValueId rows_of(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;) {
       const Node& view = node(maker);
@@ -399,7 +399,7 @@ class Finder {
     }
   }
 
-  // Takes over sums of the operands' rows if products sum over columns, which the assembly joins.
+  // Adds the sums of all operands over their rows, if the assembly joins the operands by columns.
   void add_column_sums(SummedProducts& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
     const std::vector<MergedProduct>& members = sum.products.members;
     std::vector<NodeId> found;

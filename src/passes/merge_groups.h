@@ -56,7 +56,7 @@ struct MergedSum {
 // The assembly of the other operands of a group: the sum, and the number of the group in it.
 using AssemblyId = std::pair<NodeId, std::size_t>;
 
-// Groups by the node in whose place each is computed.
+// What find_merges() finds: groups, by the node in whose place each is computed.
 struct Merges {
   std::map<NodeId, MergeGroup> with_blocks;    // one operand with all parts of a block
   std::map<NodeId, MergedSum> sums;            // of products with all parts of a block
@@ -69,7 +69,7 @@ struct Merges {
 
 Merges find_merges(const Program& program);
 
-// The leaf that the value is, or of which it is the narrow copy; kNoValue: neither.
+// Returns the leaf that the value is, or of which it is the narrow copy; kNoValue: neither.
 ValueId weight_behind(const Program& program, ValueId id);
 
 }  // namespace tracestep

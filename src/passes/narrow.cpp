@@ -51,7 +51,7 @@ class Narrow {
            sums_columns(program_, node);
   }
 
-  // True for the sum of a bias that would be rounded to its dtype and then widened again.
+  // True for a bias's gradient, a sum, that would be rounded to its dtype and then widened again.
   bool sums_a_narrow_bias(const Node& node) const {
     const auto widened = [&](NodeId id) {
       const Node& reader = program_.node(id);
@@ -84,8 +84,8 @@ class Narrow {
     r_.copy(node);
   }
 
-  // The node's operand before it was widened; nullopt: it was not, or not beside the node. Reading
-  // a value of another phase would decide what is saved for backward.
+  // Returns what the node's operand was widened from, with the views in between; nullopt: it was
+  // not widened, or in another phase, from which a read would change what is saved for backward.
   std::optional<Viewed> before_widening(const Node& node) const {
     Viewed out;
     for (ValueId id = node.inputs[0]; program_.value(id).producer != kNoNode;) {
@@ -104,8 +104,8 @@ class Narrow {
     return std::nullopt;
   }
 
-  // In backward, the value that the cast's operand reorders, if only sums of a bias read that
-  // operand besides; these will read the cast.
+  // Returns the value that views reorder into the operand of a cast in backward, with these views;
+  // nullopt: they keep the order, or have readers but for bias sums, which will read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};
@@ -135,7 +135,7 @@ class Narrow {
     });
   }
 
-  // Emits the cast in front of the views, which then move fewer bytes and may go with readers.
+  // Emits the cast in front of the views, which then move fewer bytes.
   void emit_cast(const Node& cast, const Viewed& source) {
     Val x = r_.map(source.value);
     {
@@ -145,7 +145,7 @@ class Narrow {
     r_.replace(cast, {emit_views(x, source)});
   }
 
-  // Applies the same views to `x`; a view and its inverse cancel.
+  // Applies the views of `from` to `x`; a view and its inverse cancel.
   Val emit_views(Val x, const Viewed& from) {
     for (NodeId id : from.views) {
       const Node& view = program_.node(id);
@@ -159,8 +159,8 @@ class Narrow {
     return x;
   }
 
-  // The narrow copy of the sum's operand that products read, or else what was widened to the
-  // operand; "no value": there is neither.
+  // Returns the narrow copy of the sum's operand that products read, or else what was widened to
+  // the operand; "no value": there is neither.
   Val narrow_operand(const Node& sum) {
     for (NodeId id : readers_.nodes[at(sum.inputs[0])]) {
       const Node& reader = program_.node(id);

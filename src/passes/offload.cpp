@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// For each value, whether it is a leaf that something other than an update reads.
+// Returns, for each value, whether it is a leaf that something other than an update reads.
 std::vector<bool> read_in_the_step(const Program& program) {
   std::vector<bool> out(program.values.size(), false);
   const auto mark = [&](ValueId id) {
@@ -24,7 +24,7 @@ std::vector<bool> read_in_the_step(const Program& program) {
   return out;
 }
 
-// True if the optimizer alone has a use for the leaf, as far as its kind tells.
+// True if the leaf's kind is for updates alone: moments, and weights that have narrow copies.
 bool is_of_optimizer(const Program& program, const Value& leaf) {
   if (leaf.type.shape.empty()) return false;
   if (leaf.leaf == LeafKind::kState) return leaf.role == Role::kOptimizerState;

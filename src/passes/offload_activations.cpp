@@ -24,7 +24,7 @@ bool is_later(const Node& node) {
   return node.origin().phase == Phase::kBackward || node.origin().phase == Phase::kRecompute;
 }
 
-// A value that goes to the host's memory and comes back.
+// A value that goes to the host's memory and comes back, and the nodes at which it does.
 struct Move {
   ValueId value = kNoValue;
   NodeId producer = kNoNode;
@@ -32,7 +32,7 @@ struct Move {
   NodeId back_before = kNoNode;   // the node in front of which it comes back
 };
 
-// The values to move, in the order in which they come back.
+// Returns the values to move, in the order in which they come back.
 std::vector<Move> moves_of(const Program& program) {
   // By base. In backward a view may stand in front of the first node that launches.
   std::vector<NodeId> last_forward(program.values.size(), kNoNode), first_later = last_forward;
@@ -122,7 +122,7 @@ class OffloadActivations {
     back_[index] = r_.builder().call1("reload", {stored_[index]}, {{"lane", kBeside}});
   }
 
-  // What a node of backward reads instead of `id`: views of a value that came back are made again.
+  // Returns what a node of backward reads for `id`: views of a value that came back are made again.
   Val again(ValueId id) {
     const ValueId base = program_.value(id).layout.base;
     const auto found = move_of_.find(base);

@@ -72,7 +72,7 @@ class OptimizerPass {
   }
 
  private:
-  // Makes the rates of each share that some parameter has from the first group's.
+  // Fills shares_: for each share of the run's rate that some parameter has, its rates.
   void share_rates(Builder& b, const std::vector<Pair>& pairs) {
     const auto scope = b.scope("lr");
     for (const Pair& pair : pairs) {
@@ -128,7 +128,7 @@ class OptimizerPass {
 
   const Val& lr() const { return rates_.front().lr; }
 
-  // The gradient: the output, or the state leaf, of which its new value if this program updates it.
+  // Returns a parameter's gradient: the output, or the state, its new value if the program has one.
   ValueId gradient_of(const std::string& parameter) const {
     const std::string name = gradient_name(parameter);
     const ValueId output = program_.find_output(name);
@@ -164,7 +164,7 @@ class OptimizerPass {
     return out;
   }
 
-  // Adds the count of steps: adamw tells optional operands apart by position, so both others, too.
+  // Adds the count of steps, scale and `apply`: adamw tells optional operands apart by position.
   Use with_count(Builder& b, Use use) const {
     const auto scope = b.scope(kStepCount);
     if (!use.scale) use.scale = ops::fill(b, 1.0, lr().type());
@@ -191,8 +191,8 @@ class OptimizerPass {
     return ops::unary("sqrt", collective(b, all, "all_reduce", {own_square(b, own, shared)}));
   }
 
-  // This rank's term of the square of the norm, summed over all ranks. Every rank of a replica adds
-  // its share of the gradients that all of them have.
+  // Returns this rank's term of the square of the norm, summed over all ranks. Every rank of a
+  // replica adds its share of the gradients that all of them have.
   Val own_square(Builder& b, const std::vector<Val>& own, const std::vector<Val>& shared) const {
     const auto square = [&](const std::vector<Val>& gradients) {
       const Val norm = b.call1("global_norm", gradients);
@@ -203,7 +203,7 @@ class OptimizerPass {
     return own.empty() ? fair : ops::add(square(own), fair);
   }
 
-  // The group of ranks that update parts of the same tensors.
+  // Returns the group of ranks that update parts of the same tensors.
   RankGroup part_group() const { return {context_.shards, context_.tensor}; }
 
   static Val collective(Builder& b, const RankGroup& group, std::string_view op,
@@ -212,19 +212,19 @@ class OptimizerPass {
     return b.call1(op, std::move(operands), in_group(group, std::move(attrs)));
   }
 
-  // Whether norm < limit; false where an element is infinite or NaN, as the norm is then, too.
+  // Returns whether norm < limit: false for an infinite or NaN norm, as any such element makes it.
   static Val is_below(Val norm, double limit) {
     return ops::binary("lt", norm, ops::fill(*norm.builder, limit, norm.type()));
   }
 
-  // Whether norm and loss are finite: 0·loss + limit is the limit, or NaN if the loss is not.
+  // Returns whether norm and loss are finite: 0·loss + limit is the limit if the loss is, else NaN.
   static Val is_finite(Val norm, Val loss) {
     if (!loss) return is_below(norm, kGradNormLimit);
     const Val limit = ops::affine(ops::cast(loss, norm.dtype()), 0.0, kGradNormLimit);
     return ops::binary("lt", norm, limit);
   }
 
-  // The factor on gradients: min(1, clip / (norm + 1e-6)).
+  // Returns the factor on gradients: min(1, clip / (norm + 1e-6)).
   Val clip_factor(Builder& b, Val norm) const {
     const Val padded = ops::affine(norm, 1.0, 1e-6);
     const Val ratio = ops::affine(ops::unary("reciprocal", padded), options_.clip);
@@ -234,7 +234,7 @@ class OptimizerPass {
   // True if the gradient is this rank's part of a parameter that is whole.
   static bool is_part(const Pair& pair) { return pair.gradient.shape() != pair.parameter.shape(); }
 
-  // The tensor to update: the parameter, or the rank's part of it.
+  // Returns the tensor to update: the parameter, or the rank's part of it.
   Val own(Builder& b, const Pair& pair) const {
     if (!is_part(pair)) return pair.parameter;
     return b.call1("own_part", {pair.parameter}, in_group(part_group()));
@@ -252,7 +252,7 @@ class OptimizerPass {
     return context_.rounds_weights && pair.parameter.dtype() == DType::kBF16;
   }
 
-  // True if moments are kept in 8 bits; parameters in float64 keep theirs in it.
+  // True if the parameter's moments are kept in 8 bits; those of float64 parameters are float64.
   bool is_coded(const Pair& pair) const {
     return options_.moments == Moments::k8Bit && pair.parameter.dtype() != DType::kF64;
   }
@@ -284,12 +284,12 @@ class OptimizerPass {
     b.update(v, out[2]);
   }
 
-  // --- Muon ---
+  // --- Muon: updates of matrices ---
   bool is_matrix(const Pair& pair) const {
     return options_.kind == OptimizerKind::kMuon && context_.matrices.contains(pair.name);
   }
 
-  // The matrices whose steps are made together.
+  // Returns the matrices in batches, whose steps are made together.
   std::vector<std::vector<Pair>> batches_of(const std::vector<Pair>& pairs) const {
     std::vector<std::vector<Pair>> out;
     std::map<std::string, std::size_t> open;  // by shape: the batch that is not full
@@ -314,7 +314,7 @@ class OptimizerPass {
   }
   static DType wide_of(Val m) { return m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-  // The mean of gradients, and from where on the step goes.
+  // Muon's momentum: the state, the mean of gradients that replaces it, and Nesterov's look-ahead.
   struct Motion {
     Val m, mean, ahead;
   };
@@ -351,7 +351,7 @@ class OptimizerPass {
     return {m, mean, ops::cast(ahead, wide == DType::kF64 ? wide : context_.products)};
   }
 
-  // The orthogonal factors of matrices of one shape, as those of one batch.
+  // Returns the orthogonal factors of matrices of one shape, computed as one batch.
   static std::vector<Val> orthogonal_together(Builder& b, const std::vector<Motion>& motions) {
     std::vector<const Node*> makers;
     std::vector<Val> parts;
@@ -399,15 +399,15 @@ class OptimizerPass {
     b.update(m, m1);
   }
 
-  // The step of a matrix [out, in] in learning rates.
+  // Returns the factor on the learning rate for a matrix [out, in], which depends on its sizes.
   double length_of(const Shape& whole) const {
     const auto out = static_cast<double>(whole[0]), in = static_cast<double>(whole[1]);
     return options_.muon_scale == MuonScale::kOriginal ? std::sqrt(std::max(1.0, out / in))
                                                        : 0.2 * std::sqrt(std::max(out, in));
   }
 
-  // The part of x that the rank holds, of the whole matrix's orthogonal factor, which is gathered
-  // in the dtype of the products, and transposed if ranks divide its columns.
+  // Returns the rank's part of the whole matrix's orthogonal factor. `x`, its part of the
+  // matrix, is gathered in the dtype of the products, and transposed if ranks divide columns.
   Val orthogonal(Builder& b, const Pair& pair, Val x) const {
     const auto axis = context_.tensor > 1 ? split_axis(pair.name) : std::nullopt;
     Shape whole = context_.matrices.at(pair.name), block = whole;
@@ -444,7 +444,7 @@ class OptimizerPass {
             {"rounds_weight", rounds_weight(pair)}};
   }
 
-  // Updates with moments in 8 bits: codes, and a scale for each block of them.
+  // Updates a parameter with moments in 8 bits: codes, and a scale for each block of them.
   void update_coded(Builder& b, const Pair& pair, const Use& use) const {
     std::vector<Val> states;
     for (const std::string_view moment : {kFirstMoment, kSecondMoment}) {
@@ -467,7 +467,7 @@ class OptimizerPass {
     for (std::size_t i = 0; i < states.size(); ++i) b.update(states[i], out[i + 1]);
   }
 
-  // The new value: p - lr·(scale·g), with a group's decay p - lr·(scale·g + decay·p).
+  // Returns the new value: p - lr·(scale·g), with a group's decay p - lr·(scale·g + decay·p).
   Val sgd(Builder& b, const Pair& pair, Val parameter, const Use& use) const {
     const auto spread = [&](Val x) {
       const Val same =
@@ -497,15 +497,15 @@ class OptimizerPass {
   std::map<double, Rates> shares_;  // where there are no groups
 };
 
-// The dtype of the products of updates: as narrow as the model's, but never float16, whose range is
-// too small for them.
+// Returns the dtype of the products of updates: as narrow as the model's, but never float16,
+// whose range is too small for them.
 DType update_products(const Precision& precision) {
   const bool is_narrow = precision.autocast == DType::kBF16 || precision.parameters == DType::kBF16;
   return is_narrow ? DType::kBF16 : DType::kF32;
 }
 
-// True if matrices are updated in batches. Beside backward these would keep gradients, and in host
-// memory states, until the last is there; ranks have parts of matrices, or gather them.
+// True if matrices are updated in batches: not inside backward, where a batch would keep gradients
+// until it is complete, nor with states in host memory, nor on ranks, which hold or gather parts.
 bool has_matrices_in_batches(const PassOptions& o) {
   return o.updates_at_end() && !o.run.parallel.is_on() && !has_optimizer(o.run.offload);
 }

@@ -26,12 +26,12 @@ inline constexpr std::string_view kAdamwStates = "adamw.", kFirstMoment = "adamw
 // The suffix of the scales of 8-bit moments: the codes have the moment's name, and the scales of
 // their blocks add this, as in "adamw.m.lm_head.weight.scale".
 inline constexpr std::string_view kMomentScales = "scale";
-// Muon's mean of the gradients of a matrix.
+// The prefixes of Muon's state, the mean of a matrix's gradients; the matrix's name follows.
 inline constexpr std::string_view kMuonStates = "muon.", kMuonMomentum = "muon.m";
 // True for the name of a state in which the optimizer keeps what it knows of earlier steps.
 bool is_optimizer_state(std::string_view state);
-// The state that counts steps, rank-0 float32 (exact up to 2^24); stochastic rounding depends on
-// it.
+// The name of the state that counts steps, rank-0 float32 (exact up to 2^24); stochastic
+// rounding depends on it.
 inline constexpr std::string_view kStepCount = "adamw.steps";
 
 // Factors on the run's learning rate and weight decay for a parameter.
@@ -39,13 +39,13 @@ struct UpdateShare {
   double rate = 1.0, decay = 1.0;
 };
 
-// The factors by name; a parameter without an entry has 1 and 1. Entries are there only if the run
-// has a captured module with groups of parameters, or if only matrices decay: then the decay of
-// vectors is 0.
+// Returns the factors by name; a parameter without an entry has 1 and 1. Entries are there only
+// if the run has a captured module with groups of parameters, or if only matrices decay: then
+// the decay of vectors is 0.
 std::map<std::string, UpdateShare> update_shares(const RunSpec& run);
 
-// The shapes by name of what Muon updates of a run: the matrices of the layers that products read,
-// adapters too, whole on every rank. Embeddings, head, norms and biases are AdamW's.
+// Returns, by name, the shapes of the matrices that Muon updates: those of the layers that products
+// read, adapters too, whole on every rank. Embeddings, head, norms and biases are AdamW's.
 std::map<std::string, Shape> muon_matrices(const RunSpec& run);
 
 // Parameters that share a learning rate and the numbers of their update rule.
@@ -84,15 +84,15 @@ struct UpdateContext {
   // groups.
   std::vector<UpdateGroup> groups = {};
 };
-// A batch of Muon's matrices has at most so many elements, unless it is a single matrix: from there
-// on the products of one matrix fill a device.
+// The most elements in a batch of Muon's matrices, unless it is a single larger matrix: from
+// this size on, the products of one matrix fill a device.
 inline constexpr std::int64_t kMostInBatch = std::int64_t{1} << 24;
 
-// The name of a rate input of a group: "lr" for group 0, "lr.1" for the next one.
+// Returns the name of a rate input of a group: "lr" for group 0, "lr.1" for the next one.
 std::string rate_name(std::string_view rate, std::size_t group);
 
-// An input that replaces the output "loss" if other programs computed the loss: the sum over a
-// step's micro-batches.
+// The name of an input that replaces the output "loss" if other programs computed the loss: the
+// sum over a step's micro-batches.
 inline constexpr std::string_view kAccumulatedLoss = "accumulated.loss";
 
 // Consumes the outputs "grad.NAME" (or reads the state leaves of that name) and updates every

@@ -22,7 +22,7 @@ enum class Kind : std::uint8_t {
   kWeights,  // a collective whose operand is there when the step starts
 };
 
-// Finds for each node which kind it is to this pass.
+// Finds the Kind of each node: which collectives this pass moves, and how.
 class Kinds {
  public:
   explicit Kinds(const Program& program)
@@ -45,7 +45,7 @@ class Kinds {
   Kind operator[](NodeId id) const { return out_[at(id)]; }
 
  private:
-  // True if the value follows from weights and states alone.
+  // True if the value is computed from weights and states alone, so that no input has to be there.
   bool is_there(ValueId id) const { return is_there_[at(id)]; }
   void find_what_is_there() {
     for (ValueId id : program_.leaves) {
@@ -120,7 +120,7 @@ class OverlapPass {
   bool is_beside() const { return choice_.runs_beside(); }
 
   // --- weights ---
-  // What the weight is gathered for: its layer and phase; outside the layers, its own path.
+  // Returns the layer and epoch for which the weight is gathered; outside the layers, its own path.
   static std::string unit_of(const Node& node) {
     const std::string& path = node.origin().path;
     const std::string_view layer = layer_of(path);
@@ -184,7 +184,7 @@ class OverlapPass {
     }
   }
 
-  // Adds the nodes that a batch has let go since the last call.
+  // Adds the waiting nodes again, if results of a batch have become readable since the last call.
   void add_waiting() {
     while (std::exchange(has_settled_, false)) {
       for (NodeId id : std::exchange(waiting_, {})) add(id);
@@ -206,12 +206,12 @@ class OverlapPass {
     TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
   }
 
-  // True if all operands are there; those from a collective are once the next one has been issued.
+  // True if all operands may be read: results of a batch may once the next one has been issued.
   bool is_ready(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
   }
 
-  // Closes the bucket; issues a batch if a node ran since, so that lane 0 waits for one at a time.
+  // Makes the bucket a batch; issues the next batch if another node has run since the one before.
   void close_bucket() {
     if (!bucket_.empty()) full_.push_back(std::exchange(bucket_, {}));
     bucket_bytes_ = 0;

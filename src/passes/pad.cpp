@@ -29,19 +29,19 @@ bool is_loss(const Node& node) {
   return node.op->find_attr(kColumns) != nullptr && node.attrs.integer(kColumns) == 0;
 }
 
-// True if the node passes rows on as they are, each for itself.
+// True if the node casts each row, or is a view of the same rows in another shape.
 bool passes_rows_on(const Program& p, const Node& node) {
   if (node.op->only_converts) return true;
   return node.op->is_view() && node.inputs.size() == 1 && keeps_order(p, node) &&
          p.type(node.inputs[0]).shape.back() == p.type(node.outputs[0]).shape.back();
 }
 
-// --- which products are padded ------------------------------------------------------------------
+// --- Finder finds the products that are padded --------------------------------------------------
 class Finder {
  public:
   explicit Finder(const Program& program) : program_(program), readers_(program) {}
 
-  // The products that make logits from a shadow.
+  // Returns the products that make logits from a shadow.
   std::set<NodeId> find() const {
     std::set<NodeId> out;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -54,8 +54,8 @@ class Finder {
     return out;
   }
 
-  // True if all readers take any dense tensor, as updates and norms do. The product itself adds to
-  // a state, which has no padding (passes/epilogue.cpp), and collectives want a buffer of its own.
+  // True if a part of a padded value will do: updates and norms read any dense tensor. A product
+  // that adds to a state does not (passes/epilogue.cpp), and collectives want a buffer each.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;
     return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {
@@ -90,7 +90,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- the padded program -------------------------------------------------------------------------
+// --- Pad writes the program with padded heads and logits ----------------------------------------
 class Pad {
  public:
   explicit Pad(const Program& program)
@@ -182,7 +182,7 @@ class Pad {
     return out;
   }
 
-  // The value without padding, made by a slice at its first use.
+  // Returns the value without padding, made by a slice at its first use.
   Val read(ValueId id) {
     if (r_.has(id)) return r_.map(id);
     const auto guard = r_.from(program_.node(program_.value(id).producer));
@@ -193,7 +193,7 @@ class Pad {
     return out;
   }
 
-  // The block of the shadow and rows of zeros behind it.
+  // Returns the block of the shadow and rows of zeros behind it, made on the first call.
   Val block_of(ValueId shadow) {
     if (const auto found = blocks_.find(shadow); found != blocks_.end()) return found->second;
     const Value& v = program_.value(shadow);

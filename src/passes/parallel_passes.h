@@ -10,12 +10,12 @@
 
 namespace tracestep {
 
-// The axis along which ranks divide a parameter of nn/transformer.h: 0 if they divide the columns
-// of the product x·Wᵀ (q, k, v, w1, w3) or the vocabulary, 1 if they divide the axis over which it
-// sums (output_proj, w2). nullopt: every rank has the whole parameter.
+// Returns the axis along which ranks divide a parameter of nn/transformer.h: 0 if they divide
+// the columns of the product x·Wᵀ (q, k, v, w1, w3) or the vocabulary, 1 if they divide the axis
+// that it sums over (output_proj, w2). nullopt: every rank has the whole parameter.
 std::optional<int> split_axis(std::string_view parameter);
 
-// Tensor parallelism: the ranks of a replica divide its weights and the products with them.
+// Divides weights, and the products with them, among the ranks of a replica (tensor parallelism).
 //
 // Each divided parameter becomes a leaf with the rank's part, and values that are computed from it
 // become parts too: heads, the hidden layer, logits. A product that sums over divided terms is

@@ -28,13 +28,13 @@ struct Pass {
   std::function<bool(const RunSpec&)> pays = {};
 };
 
-// Runs a pass that reads nothing of the run.
+// Runs a pass that depends on the program alone, not on the options of the run.
 template <Program (*pass)(const Program&)>
 Program alone(const Program& p, const PassOptions&) {
   return pass(p);
 }
 
-// Runs a pass that makes nodes of an op where the device has a kernel for it.
+// Runs a pass that asks for which ops the device has kernels.
 template <Program (*pass)(const Program&, const std::function<bool(const OpDef&)>&)>
 Program with_kernels(const Program& p, const PassOptions& o) {
   return pass(p, [&](const OpDef& op) { return o.has_kernel(op); });
@@ -42,10 +42,10 @@ Program with_kernels(const Program& p, const PassOptions& o) {
 
 using Run = PassOptions;
 
-// Composites are expanded twice. `decompose` runs before autograd, so that primitive programs save
-// what plain framework code saves; `lower` runs after the optimizer, for the composites of
-// gradients and updates and for what the device has no kernel for.
-// The forward program becomes a step: what is computed.
+// Returns the passes that turn the forward program into a step, by what is computed. Composites
+// are expanded twice: `decompose` runs before autograd, so that primitive programs save what
+// plain framework code saves; `lower` after the optimizer, for the composites of gradients and
+// updates and for what the device has no kernel for.
 std::vector<Pass> computing_passes() {
   return {
       {"adapt", "adapters beside products, constants for weights that are not trained",
@@ -71,7 +71,7 @@ std::vector<Pass> computing_passes() {
   };
 }
 
-// Passes that choose what is kept where and how long, and which products and updates are one.
+// Returns passes that choose what is kept where and how long, and which products and updates join.
 std::vector<Pass> memory_passes() {
   return {
       {"lower", "expands what has no kernel on the device", &Run::always, lower},
@@ -147,7 +147,7 @@ std::vector<Pass> memory_passes() {
   };
 }
 
-// Passes that choose kernels which do several things, their operands, and the order.
+// Returns passes that choose kernels which do several things, their operands, and the order.
 std::vector<Pass> kernel_passes() {
   return {
       {.name = "overwrite",
@@ -182,7 +182,7 @@ std::vector<Pass> kernel_passes() {
   };
 }
 
-// All passes, in the order in which they run.
+// Returns all passes, in the order in which they run.
 const std::vector<Pass>& passes() {
   static const std::vector<Pass> all = [] {
     std::vector<Pass> out;
@@ -268,7 +268,7 @@ std::vector<std::string> compile_passes_of(const RunSpec& run) {
 
 namespace {
 
-// The bytes of one rank's gradients, in the dtype in which they are summed.
+// Returns the bytes of one rank's gradients, in the dtype in which they are summed.
 std::int64_t gradient_bytes(const Program& program, const RunSpec& run) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {

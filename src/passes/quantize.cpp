@@ -21,25 +21,25 @@ constexpr std::int64_t kWhole = 16;  // sizes are multiples of this
 // than is spent on quantizing (docs/decisions/passes.md).
 constexpr std::int64_t kLeastPaying = 640;
 
-// The largest magnitude of a dtype's numbers.
+// Returns the largest magnitude of a dtype's numbers.
 double largest_of(DType codes) {
   return codes == DType::kF8E4M3 ? 448.0 : 57344.0;
 }
 
-// How far magnitudes may be from those of the step before. All of the numbers then lie so far from
-// the smallest codes that these add less to the error of a product than a hundredth of the rounding
-// of what is as large as the root mean square; gradients change more from step to step.
+// Returns how many times larger or smaller than in the step before magnitudes may be. With it all
+// numbers lie so far from the smallest codes that these add less to a product's error than 1 % of
+// the rounding of what is as large as the root mean square; gradients change more between steps.
 double room_of(DType codes) {
   return codes == DType::kF8E4M3 ? 8.0 : 64.0;
 }
 
-// The dtype of an operand's codes: backward's products have a gradient as their first operand.
+// Returns the dtype of an operand's codes: the first operand of backward's products is a gradient.
 DType code_dtype(const Node& reader, std::size_t operand) {
   const bool is_gradient = operand == 0 && reader.origin().phase == Phase::kBackward;
   return is_gradient ? DType::kF8E5M2 : DType::kF8E4M3;
 }
 
-// The largest magnitudes over all ranks.
+// Returns the largest magnitudes over all ranks.
 Val largest_of_ranks(Builder& b, Val found, int ranks) {
   if (ranks == 1) return found;
   const Shape all{ranks, found.type().count()};
@@ -115,7 +115,7 @@ class Quantizer {
     }
   }
 
-  // True for a product of layers that pays; products of updates (Muon's) are none of these.
+  // True for a product in the layers that gains by 8 bits; those of updates (Muon's) do not count.
   bool is_chosen(const Node& node) const {
     if (!node.op->product || layer_of(node.origin().path).empty()) return false;
     if (node.origin().phase == Phase::kOptimizer) return false;
@@ -145,8 +145,8 @@ class Quantizer {
     return operand == 0 ? reader.attrs.flag("transpose_a") : !reader.attrs.flag("transpose_b");
   }
 
-  // Columns of an assembly (`merge`), which are rows of its transposed codes: the whole is
-  // quantized, as for the product that reads all of it.
+  // Columns of an assembly (`merge`), which are rows of its transposed codes: the whole assembly
+  // is quantized, as for the product that reads all of it.
   struct Columns {
     std::int64_t first = 0, width = 0;  // width: of the assembly
   };
@@ -161,7 +161,7 @@ class Quantizer {
     return is_part && reads_transposed(reader, operand) ? std::optional(out) : std::nullopt;
   }
 
-  // The key of an operand: the same for the same elements, whichever view leads to them.
+  // Returns the key of an operand: the same for the same elements, whichever view leads to them.
   Key key_of(const Node& reader, std::size_t operand) const {
     const Value& value = program_.value(reader.inputs[operand]);
     if (const auto columns = columns_of(reader, operand)) {
@@ -260,7 +260,7 @@ bool quantizes(const PassOptions& o) {
   return o.run.precision.float8;
 }
 
-// Quantizes as the run says. A program without backward may be of a few tokens.
+// Quantizes as the run says; without backward, of few tokens, there may be nothing to quantize.
 Program quantize(const Program& p, const PassOptions& o) {
   const bool may_have_none = !o.differentiates() || o.run.mode == Mode::kForward;
   return quantize(p,

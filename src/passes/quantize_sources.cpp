@@ -30,8 +30,8 @@ class Sources {
   }
 
  private:
-  // The node that computes the value, with reshapes of its result in between; nullptr where
-  // something else reads one of these, or the value is a leaf.
+  // Returns the node that computes the value, with reshapes of its result in between; nullptr
+  // where something else reads one of these, or the value is a leaf.
   const Node* source_of(ValueId id) const {
     while (readers_[at(id)] == 1 && program_.value(id).producer != kNoNode) {
       const Node& node = program_.node(program_.value(id).producer);

@@ -23,7 +23,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// What the pattern names of the path: "layers.*" of "layers.3.attn" names "layers.3"; "": nothing.
+// Returns what the pattern names of a path: "layers.*" of "layers.3.attn" is "layers.3"; "": none.
 std::string_view matched(std::string_view pattern, std::string_view path) {
   std::size_t p = 0, end = 0;
   while (true) {
@@ -38,8 +38,8 @@ std::string_view matched(std::string_view pattern, std::string_view path) {
   }
 }
 
-// As matched(), where "layers.*" at the start of a pattern stands for every block, whatever a
-// module of a user's own calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
+// Matches like matched(), but "layers.*" at the start of a pattern stands for every block,
+// whatever a user's module calls it: "layers.*.mlp" finds "model.h.3.mlp" in "model.h.3.mlp.act".
 std::string_view matched_block(std::string_view pattern, std::string_view path) {
   const std::string_view block = layer_of(path);
   if (pattern == kBlocks) return block;
@@ -105,7 +105,7 @@ class Recomputer {
 
   // Notes a node of backward, before its operands are looked up.
   virtual void start(NodeId reader) = 0;
-  // Where the copy of a value is stored; nullptr: it has none yet.
+  // Returns where the copy of a value is stored; nullptr: it has none yet.
   virtual const Val* lookup(ValueId id) const = 0;
   virtual void store(ValueId id, Val copy) = 0;
   virtual int epoch_of(NodeId node) const = 0;
@@ -116,7 +116,7 @@ class Recomputer {
   void drop(ValueId base) { kept_[at(base)] = false; }
   void keep(ValueId base) { kept_[at(base)] = true; }
 
-  // The value itself where it is kept, else its copy, which is made now if there is none.
+  // Returns the value itself where it is kept, else its copy, which is made now if there is none.
   Val find(ValueId id) {
     if (!drops(id)) return r_.map(id);
     if (const Val* copy = lookup(id)) return *copy;
@@ -225,7 +225,7 @@ class Groups final : public OfParts {
 
  private:
   void start(NodeId reader) override { part_ = part_of(reader); }
-  // The key of a copy: constants are made for each part that reads them.
+  // Returns the key of a copy: constants are made for each part that reads them.
   std::pair<int, ValueId> key(ValueId id) const {
     const int part = maker_part(id);
     return {part == kShared ? part_ : part, id};
@@ -244,9 +244,9 @@ class Groups final : public OfParts {
   std::map<std::pair<int, ValueId>, Val> copies_;
 };
 
-// Halving: a stack of blocks' inputs. To go back through the blocks [t, n), where t is the top of
-// the stack, the input of the middle block is computed from that of t and pushed, and so on, until
-// the top is the last block; that one is recomputed whole, and popped when backward has left it.
+// Recomputes by halving, with a stack of blocks' inputs: to go back through the blocks [t, n),
+// with t on top, the input of the middle block is computed from that of t and pushed, and so on,
+// until the top is the last block; that is recomputed whole, and popped when backward has left it.
 class Nested final : public OfParts {
  public:
   Nested(const Program& program, std::vector<int> parts) : OfParts(program, std::move(parts)) {

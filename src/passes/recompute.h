@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// The program with `choice` applied, which must not be a budget (recompute_budget.h is for those).
+// Returns the program with `choice` applied, which is no budget (recompute_budget.h is for those).
 // Backward nodes read copies of the forward nodes: same path, phase `recompute`, an epoch of its
 // own for each time that a part is recomputed, so that no pass merges them again. A copy is made as
 // late as it can be, in front of the first backward node that needs it. It computes the same bits,
@@ -21,18 +21,18 @@ namespace tracestep {
 // the model has no node.
 Program recompute(const Program& program, const Recomputation& choice);
 
-// As recompute(), for single nodes: if `again[n]`, the results of forward node `n` are not kept for
-// backward but recomputed from what is kept. Results of other nodes are kept if backward or a
-// recomputed node reads them. Constants are always kept.
+// Does what recompute() does, for single nodes: if `again[n]`, the results of forward node `n`
+// are not kept for backward but recomputed from what is kept. Results of other nodes are kept if
+// backward or a recomputed node reads them. Constants are always kept.
 Program recompute_nodes(const Program& program, const std::vector<bool>& again);
 
-// The part of each node by its path: 0, 1, … in program order, or one of the two values below.
-// `choice` must name paths. Throws as recompute().
+// Values of parts_of(), which returns the part of each node by its path: 0, 1, … in program
+// order, or one of these two. `choice` must name paths. Throws what recompute() throws.
 inline constexpr int kOutsideParts = -1;
 inline constexpr int kConstantPart = -2;  // forward nodes computed from constants alone
 std::vector<int> parts_of(const Program& program, const Recomputation& choice);
 
-// For each node, whether it is computed from constants alone, as masks and tables are.
+// Returns, for each node, whether it is computed from constants alone, as masks and tables are.
 std::vector<bool> constant_nodes(const Program& program);
 
 }  // namespace tracestep

@@ -19,7 +19,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// The bytes of leaves in the device's memory, since a budget is for that memory alone.
+// Returns the bytes of leaves in the device's memory, since a budget is for that memory alone.
 std::int64_t leaf_bytes(const Program& program) {
   std::int64_t out = 0;
   for (ValueId id : program.leaves) {
@@ -28,8 +28,8 @@ std::int64_t leaf_bytes(const Program& program) {
   return out;
 }
 
-// For each base value, the least bytes of keeping it. If only a view of it is read, a later pass
-// may keep a copy of the view instead.
+// Returns, for each base value, the least bytes of keeping it. If only a view of it is read, a
+// later pass may keep a copy of the view instead.
 std::vector<std::int64_t> least_kept_bytes(const Program& program) {
   std::vector<std::int64_t> out(program.values.size(), std::numeric_limits<std::int64_t>::max());
   for (const Value& value : program.values) {
@@ -93,8 +93,8 @@ void RecomputeChoices::find_kept() {
   }
 }
 
-// The moment when backward begins: everything that is kept is alive, for backward and for
-// recomputed nodes.
+// Returns the moment when backward begins: everything that is kept is alive, for backward and
+// for recomputed nodes.
 RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   const std::vector<std::int64_t> bytes = least_kept_bytes(program_);
   Moment out{.bytes = Weights(program_.values.size(), 0.0)};
@@ -110,7 +110,7 @@ RecomputeChoices::Moment RecomputeChoices::beginning_of_backward() const {
   return out;
 }
 
-// For each base value, the last optimizer node that reads it, which ends a gradient's life.
+// Returns, by base value, the last optimizer node that reads it, which ends a gradient's life.
 std::vector<NodeId> RecomputeChoices::update_nodes() const {
   std::vector<NodeId> out(program_.values.size(), kNoNode);
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -121,7 +121,7 @@ std::vector<NodeId> RecomputeChoices::update_nodes() const {
   return out;
 }
 
-// Counts only what every later pass leaves as it is: leaves, gradients, and what is saved.
+// Finds backward's fullest moment, by what no later pass changes: leaves, gradients, saved values.
 RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   const std::size_t end = program_.nodes.size();
   const std::vector<std::int64_t> bytes = least_kept_bytes(program_);
@@ -162,8 +162,8 @@ RecomputeChoices::Moment RecomputeChoices::fullest_moment() const {
   return out;
 }
 
-// A least cut: nodes that run again are on the sink's side and cost their time. A value costs its
-// bytes if its maker does not run again and it is read by backward or by a node that does.
+// Finds the choice by a least cut: nodes that run again are on the sink's side and cost their time.
+// A value costs its bytes if its maker does not run again, but backward or such a node reads it.
 RecomputeChoices::Choice RecomputeChoices::cheapest(double price, const Weights& weights) const {
   MinCut graph;
   std::vector<int> place(program_.nodes.size(), -1);
@@ -233,7 +233,7 @@ std::vector<bool> RecomputeChoices::inside(const Recomputation& parts) const {
   return out;
 }
 
-// Counts saved values, and operands of what runs again.
+// Adds up the weights of kept values: those that are saved, and operands of what runs again.
 double RecomputeChoices::kept_bytes(const std::vector<bool>& again, const Weights& weights) const {
   double out = 0.0;
   for (NodeId node : nodes_) {

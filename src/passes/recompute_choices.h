@@ -11,47 +11,47 @@
 
 namespace tracestep {
 
-// The choice which forward nodes of a program are recomputed, so that their results need not be
-// kept. A recomputed node needs its operands, which are kept or recomputed too.
+// Finds choices of which forward nodes of a program are recomputed, so that their results need
+// not be kept. A recomputed node needs its operands, which are kept or recomputed too.
 class RecomputeChoices {
  public:
-  // `fuses`: the device fuses recomputed nodes (modelled_us_by_node()).
+  // Prepares for a program; `fuses`: the device fuses recomputed nodes (modelled_us_by_node()).
   RecomputeChoices(const Program& program, DeviceKind kind, bool fuses = false);
 
-  // Which nodes are recomputed, their modelled time in microseconds, and the bytes that are kept,
-  // each multiplied by its weight.
+  // A choice: which nodes are recomputed, their modelled time in microseconds, and the bytes
+  // that are kept, each multiplied by its weight.
   struct Choice {
     std::vector<bool> again;
     double us = 0.0;
     double kept_bytes = 0.0;
   };
-  // Every choice that minimises us + price · kept_bytes for some price, the fastest first: from
-  // recomputing nothing to recomputing everything that saves a byte. What blocks read from each
-  // other is always kept.
+  // Returns every choice that minimises us + price · kept_bytes for some price, the fastest
+  // first: from recomputing nothing to recomputing everything that saves a byte. What blocks
+  // read from each other is always kept.
   const std::vector<Choice>& frontier();
 
-  // The choice at a price at which everything is recomputed that takes little time for its bytes.
+  // Returns the choice at a price at which all is recomputed that takes little time for its bytes.
   Choice thinnest() const;
 
-  // A lower bound on the time of every choice that keeps at most this many bytes; infinite if no
-  // choice keeps so few. It counts leaves, gradients and kept values at two moments: when backward
-  // begins, and at the moment of backward that would have the most bytes if everything were kept.
+  // Returns a lower bound on the time of every choice that keeps at most this many bytes;
+  // infinite if no choice keeps so few. It counts leaves, gradients and kept values at two
+  // moments: when backward begins, and when it would have the most bytes if everything were kept.
   double least_us(std::int64_t budget_bytes);
 
-  // The nodes that recomputing whole parts would recompute: those whose results only the part
-  // itself reads.
+  // Returns the nodes that recomputing whole parts would recompute: those whose results only the
+  // part itself reads.
   std::vector<bool> inside(const Recomputation& parts) const;
 
-  // The nodes by which blocks pass on their results (sums and the casts of their terms), except in
-  // the last block of each `group` neighbouring blocks. The terms may be kept instead of a result.
-  // Includes nodes that look up rows for blocks.
+  // Returns the nodes by which blocks pass on their results (sums and the casts of their terms),
+  // but for the last block of each `group` neighbouring blocks. The terms may be kept instead of
+  // a result. Includes nodes that look up rows for blocks.
   std::vector<NodeId> handing_on(int group) const;
 
-  // Nodes that may be recomputed: forward nodes without views and constants.
+  // Returns the nodes that may be recomputed: forward nodes without views and constants.
   const std::vector<NodeId>& nodes() const { return nodes_; }
-  // The nodes that make what is saved for backward.
+  // Returns the nodes that make what is saved for backward.
   const std::vector<NodeId>& makers() const { return makers_; }
-  // The block of a node, 0, 1, …; -1: it is in none.
+  // Returns the block of a node, 0, 1, …; -1: it is in none.
   int block_of(NodeId node) const { return blocks_[static_cast<std::size_t>(node)]; }
   int block_count() const { return block_count_; }
   double us_of(NodeId node) const { return us_[static_cast<std::size_t>(node)]; }
@@ -60,7 +60,7 @@ class RecomputeChoices {
   // For each base value, the bytes of keeping it, or 0 if that is free.
   using Weights = std::vector<double>;
 
-  // The bytes at a moment of the step: those of any choice, and those of each value that is kept.
+  // The bytes at a moment of the step: those with any choice, and of each value if it is kept.
   struct Moment {
     std::int64_t fixed_bytes = 0;
     Weights bytes = {};
@@ -96,8 +96,8 @@ class RecomputeChoices {
   std::vector<Bound> bounds_;
 };
 
-// A lower bound on the peak of a program with backward, whatever the passes after `recompute` do:
-// leaves in the device's memory, and results of blocks' nodes that backward reads.
+// Returns a lower bound on the peak of a program with backward, whatever passes after `recompute`
+// do: leaves in the device's memory, and results of blocks' nodes that backward reads.
 std::int64_t held_when_backward_begins(const Program& program);
 
 }  // namespace tracestep

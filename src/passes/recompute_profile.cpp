@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-// The largest share of the room below the limit that `then` takes of what `now` leaves.
+// Returns the largest share that `then` takes of the bytes which `now` leaves below the limit.
 double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std::int64_t>& then,
                      std::int64_t limit) {
   double out = 0.0;
@@ -151,7 +151,7 @@ double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std
 
 }  // namespace
 
-// Nodes at the same place of each block, in order; a node outside of blocks is alone.
+// Returns the nodes of `again`, those at the same place of each block together, others alone.
 std::vector<std::vector<NodeId>> RecomputeProfile::by_place(const Again& again) const {
   std::vector<std::vector<NodeId>> out;
   std::map<std::pair<int, int>, std::size_t> places;  // (0, place) or (1, node)
@@ -168,8 +168,8 @@ std::vector<std::vector<NodeId>> RecomputeProfile::by_place(const Again& again) 
   return out;
 }
 
-// Removes nodes as long as that fits. Values that late blocks keep are alive for the shortest time:
-// of nodes at the same place, the last one is tried first, and the others only when it fits.
+// Removes nodes from `again` while the limit holds. Values that late blocks keep are alive for the
+// shortest time: of nodes at the same place, the last is tried first, the others only when it fits.
 Again RecomputeProfile::lightened(Again again, std::int64_t limit_bytes) const {
   constexpr double kLeastShare = 1e-6;  // what takes no room comes in the order of its time
   Profile now = of(again), then;

@@ -20,12 +20,12 @@ class RecomputeProfile {
     std::vector<std::int64_t> live_bytes = {};
     std::int64_t peak_bytes() const;
   };
-  // The profile of a choice, with recomputed nodes where recompute_nodes() would place them. Leaves
-  // are not counted, and neither are updates, which reuse the bytes of leaves.
+  // Returns the profile of a choice, with recomputed nodes where recompute_nodes() would place
+  // them. Leaves are not counted, and neither are updates, which reuse the bytes of leaves.
   Profile of(const std::vector<bool>& again) const;
 
-  // Removes nodes from `again` one by one, as long as live bytes stay within `limit`: each time the
-  // one that saves the most time for the share that it takes of the remaining bytes.
+  // Removes nodes from `again` one by one, as long as live bytes stay within `limit_bytes`: each
+  // time the one that saves the most time for the share that it takes of the remaining bytes.
   std::vector<bool> lightened(std::vector<bool> again, std::int64_t limit_bytes) const;
 
  private:

@@ -54,7 +54,7 @@ class Reduce {
     r_.replace(node, results);
   }
 
-  // The value that is summed for this gradient: itself, or the narrow one it was widened from.
+  // Returns the value that is summed for this gradient: itself, or what it was widened from.
   ValueId summed(ValueId gradient) const {
     const NodeId maker = program_.value(gradient).producer;
     if (!choice_.low_sums || maker == kNoNode || !program_.node(maker).op->only_converts) {
@@ -85,7 +85,7 @@ class Reduce {
     }
   }
 
-  // The path of the parameter that the gradient belongs to.
+  // Returns the path of the parameter that the gradient belongs to.
   static std::string path_of(const Output& gradient) {
     return component_path(gradient.name.substr(kGradientPrefix.size()));
   }

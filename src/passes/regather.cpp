@@ -38,7 +38,7 @@ class Regather {
   }
 
  private:
-  // True for what constants alone are widened to: more bytes than they have.
+  // True if the node widens constants: it reads these alone and makes more bytes than they have.
   bool is_widened(const Node& node) const {
     std::int64_t read = 0, made = 0;
     for (const ValueId id : node.inputs) {
@@ -49,8 +49,8 @@ class Regather {
     return !node.inputs.empty() && !node.op->is_view() && made > read;
   }
 
-  // True for a gather, for views and casts by forward of a gather or of what is gathered, and for
-  // what is widened.
+  // True if backward computes this forward node again instead of keeping its result: a gather of
+  // weights, views and casts of weights or of gathered ones, and widened constants.
   bool is_made_again(const Node& node) const {
     if (is_later(node)) return false;
     if (is_widened(node)) return true;

@@ -7,7 +7,7 @@
 
 namespace tracestep {
 
-// The axes of a product, by its op's record.
+// Returns the axes of a product, by its op's record.
 ProductAxes axes_of(const Program& program, const Node& product);
 
 // Adds a product over the rows of a chunk to `total`, the sum over earlier chunks ("no value":
@@ -18,7 +18,7 @@ Val add_product(Builder& builder, const Node& product, std::vector<Val> operands
 // The op that multiplies and adds to a tensor.
 inline constexpr const char* kProductAndSum = "matmul_add";
 
-// The first row of chunk `index`, if rows are divided into `chunks` of nearly equal size.
+// Returns the first row of chunk `index`, if rows are divided into `chunks` of nearly equal size.
 constexpr std::int64_t chunk_start(std::int64_t index, std::int64_t chunks, std::int64_t rows) {
   return index * rows / chunks;
 }

@@ -72,7 +72,7 @@ class Shadow {
     r_.copy(node, inputs);
   }
 
-  // Operand `i`; for a gradient that was widened by a cast, the cast's operand.
+  // Returns operand `i`; for a gradient that was widened by a cast, the cast's operand.
   Val before_widening(const Node& node, std::size_t i) {
     const ValueId id = node.inputs[i];
     const Value& value = program_.value(id);

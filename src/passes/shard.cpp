@@ -7,8 +7,8 @@
 namespace tracestep {
 namespace {
 
-// The program with smaller leaves in the places of its parameters; it is read by Rewriter only,
-// which makes new nodes.
+// Returns the program with smaller leaves in the places of its parameters; it is read by
+// Rewriter only, which makes new nodes.
 Program with_parts(const Program& program, const RankGroup& group) {
   Program out = program;
   for (ValueId id : program.leaves) {

@@ -20,7 +20,7 @@ std::string key_of(const Node& node, const std::vector<Val>& inputs) {
   return key;
 }
 
-// The operand that an identity node returns unchanged, or "no value".
+// Returns the operand that an identity node returns unchanged, or "no value".
 Val identity(Builder& builder, const Node& node, const std::vector<Val>& inputs) {
   if (!node.op->identity) return {};
   return node.op->identity({builder, node.attrs, inputs, {}, {}, {}});

@@ -36,7 +36,7 @@ constexpr Division kDivisions[] = {{".attn.q_proj.weight", 0},
                                    {".ffn.w1.bias", 0},
                                    {".ffn.w3.bias", 0}};
 
-// Elements before axis `axis` of a tensor.
+// Returns the product of the sizes of the axes before `axis`.
 std::int64_t count_before(const Shape& shape, int axis) {
   std::int64_t out = 1;
   for (int i = 0; i < axis; ++i) out *= shape[i];
@@ -61,8 +61,8 @@ bool is_weight(const Value& leaf) {
   return leaf.leaf == LeafKind::kParameter || leaf.leaf == LeafKind::kConstant;
 }
 
-// The program with smaller leaves in the places of its weights; it is read by Rewriter only, which
-// makes new nodes.
+// Returns the program with smaller leaves in the places of its weights; it is read by Rewriter
+// only, which makes new nodes.
 Program with_parts(const Program& program, int ranks) {
   Program out = program;
   for (ValueId id : program.leaves) {
@@ -112,7 +112,7 @@ class Split {
   const Part& part(ValueId id) const { return parts_[at(id)]; }
   const Shape& shape(ValueId id) const { return program_.type(id).shape; }
 
-  // How an op computes the rank's part of its results.
+  // Returns the rule by which an op computes the rank's part of its results; nullptr: it has none.
   static Rule rule_of(const OpDef& op) {
     static const std::map<std::string_view, Rule> by_name{
         {"gather", &Split::look_up},      {"reshape", &Split::reshape},
@@ -198,14 +198,14 @@ class Split {
     set(node, ops::reshape(rows, {rows.type().count() / width, width}), {Part::kRows});
   }
 
-  // The value from which reshapes make `id`.
+  // Returns the value from which reshapes make `id`, or `id` itself.
   ValueId source(ValueId id) const {
     const NodeId maker = program_.value(id).producer;
     const bool is_same = maker != kNoNode && program_.node(maker).op->name == "reshape";
     return is_same ? source(program_.node(maker).inputs[0]) : id;
   }
 
-  // The whole value, gathered if divided; each rank reads all of it for its part of a result.
+  // Returns the whole value, gathered if divided, which each rank reads for its part of a result.
   Val for_all_parts(ValueId id, const Node& reader) {
     const ValueId from = source(id);
     auto& found = spread_[from];
@@ -275,7 +275,7 @@ class Split {
     set_sum(node, terms);
   }
 
-  // Divides the new axis that begins where the divided one did.
+  // Reshapes the rank's part: divides the new axis that begins where the divided one did.
   void reshape(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape &from = shape(x), &to = shape(node.outputs[0]);
@@ -303,7 +303,7 @@ class Split {
     copy_parts(node, {static_cast<int>(found - axes.begin())});
   }
 
-  // The row that `id` repeats; kNoValue: it does not.
+  // Returns the row that `id` repeats; kNoValue: it repeats none.
   ValueId repeated_row(ValueId id) const {
     const NodeId maker = program_.value(id).producer;
     if (maker == kNoNode || program_.node(maker).op->name != "broadcast") return kNoValue;
@@ -311,7 +311,7 @@ class Split {
     return shape(row).rank() == 1 && shape(row).back() == shape(id).back() ? row : kNoValue;
   }
 
-  // Divides all operands alike; a row that is added to every row stays whole.
+  // Computes the op on the operands' parts, divided alike; a row that is added to all stays whole.
   void elementwise(const Node& node) {
     const ValueId x = node.inputs[0];
     std::vector<Val> operands;
@@ -333,7 +333,7 @@ class Split {
     set(node, r_.builder().call(*node.op, operands, node.attrs).front(), part(x));
   }
 
-  // Broadcasts the rank's part. Axes of the result end like those of the operand.
+  // Broadcasts the rank's part; the operand's axes are the last ones of the result.
   void broadcast(const Node& node) {
     const ValueId x = node.inputs[0];
     const Shape& to = shape(node.outputs[0]);
@@ -409,7 +409,7 @@ class Split {
                          in_group(group_, {{"ignore_index", node.attrs.integer("ignore_index")}})));
   }
 
-  // Joins all parts of a value, side by side.
+  // Returns the whole value: if it is divided, all ranks' parts joined side by side.
   Val whole(ValueId id) {
     const Part own = part(id);
     if (own.is_whole()) return r_.map(id);

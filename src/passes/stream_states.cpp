@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kIn = 1, kOut = 2;  // lanes
 constexpr std::size_t kAhead = 2;          // updates whose operands are there or on their way
 
-// An update whose operands are moved.
+// An update, and the leaves in the host's memory of which it reads copies on the device.
 struct Stream {
   NodeId node = kNoNode;
   std::vector<ValueId> leaves = {};  // that it reads, in the host's memory
@@ -57,7 +57,7 @@ class StreamStates {
   }
 
  private:
-  // The node with the leaves to stream for it; none if it works over the bus or is no update.
+  // Returns the node and the leaves to stream for it: none if it is no update or uses the bus.
   Stream stream_of(NodeId id) const {
     const Node& node = program_.node(id);
     if (node.op->kernel_class != KernelClass::kOptimizer ||
@@ -77,13 +77,13 @@ class StreamStates {
     return out;
   }
 
-  // True if nothing reads the results that become what lies in the host's memory.
+  // True if no node reads those results of the update that become leaves in the host's memory.
   bool are_updates_alone(const Node& node) const {
     return std::ranges::all_of(
         node.outputs, [&](ValueId id) { return !is_moved(id) || readers_.nodes[at(id)].empty(); });
   }
 
-  // True for a result that becomes a leaf which is moved.
+  // True if the result becomes the new value of a leaf in host memory that is streamed.
   bool is_moved(ValueId result) const {
     const auto leaf = updated_by_.find(result);
     if (leaf == updated_by_.end()) return false;
@@ -91,8 +91,8 @@ class StreamStates {
     return value.memory == Memory::kHost && value.type.bytes() >= least_;
   }
 
-  // The node in front of which the first operands come in: behind backward the first node of the
-  // optimizer, such as the gradients' norm; inside backward the update.
+  // Returns the node in front of which the first operands come in: behind backward the first
+  // node of the optimizer, such as the gradients' norm; inside backward the update.
   NodeId first_place() const {
     NodeId out = streams_.front().node;
     while (out > 0 && program_.node(out - 1).origin().phase == Phase::kOptimizer) --out;

@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// The last matrix product: updates before it have a product to run beside.
+// Returns the last matrix product: updates before it have a product to run beside.
 NodeId last_product(const Program& program) {
   auto id = static_cast<NodeId>(program.nodes.size()) - 1;
   while (id >= 0 && program.node(id).op->kernel_class != KernelClass::kGemm) --id;
@@ -37,7 +37,7 @@ bool is_done_before(const Program& program, const Readers& readers, const Node& 
   });
 }
 
-// The program with the updates before the last product joined, those of a layer as one call.
+// Returns the program with updates before the last product joined, those of a layer as one call.
 Program joined_by_layer(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                         bool in_streams) {
   const NodeId end = last_product(program);

@@ -45,8 +45,8 @@ class EarlyUpdates {
     return id != kNoNode && program_.node(id).origin().phase == Phase::kOptimizer;
   }
 
-  // Notes who reads an old value: of an expanded optimizer several nodes do, and all come before
-  // the one that makes the new value.
+  // Notes which optimizer nodes read an old value: of an expanded optimizer several do, and all
+  // come before the one that makes the new value.
   void find_readers() {
     std::map<ValueId, NodeId> makers;  // by leaf
     for (const Update& update : program_.updates) {
@@ -65,8 +65,8 @@ class EarlyUpdates {
     }
   }
 
-  // For each value, the last node outside of the optimizer that reads it, also through views and
-  // assemblies.
+  // Returns, for each value, the last node outside of the optimizer that reads it, also through
+  // views and assemblies.
   std::vector<NodeId> last_readers() const {
     std::vector<NodeId> out(program_.values.size(), kAtOnce);
     for (auto id = static_cast<NodeId>(program_.nodes.size()); id-- > 0;) {
@@ -81,7 +81,7 @@ class EarlyUpdates {
     return out;
   }
 
-  // For each optimizer node, the last of the other nodes that must run before it.
+  // Returns, for each optimizer node, the last of the other nodes that must run before it.
   std::vector<NodeId> due_behind() const {
     const std::vector<NodeId> last = last_readers();
     std::vector<NodeId> out(program_.nodes.size(), kAtOnce);

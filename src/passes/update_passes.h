@@ -19,7 +19,7 @@ namespace tracestep {
 // stay at the end.
 Program update_early(const Program& program);
 
-// Updates beside backward: on the lane on which they run while the products of other layers do.
+// Lets updates run beside backward, at the same time as the products of other layers.
 // Moves updates that have all they read before the last matrix product of the step behind it
 // (update_early()), and puts them on lane 1 (analysis/lanes.h). With `joins` those of a layer, and
 // those outside all layers, become one call each, which takes in the casts to narrow copies. On
@@ -45,14 +45,14 @@ Program update_beside(const Program& program, bool joins,
 // - Otherwise the gradients that can be in the last batch have a call of their own.
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const Parallel& choice = {});
-// As join(), on one rank and within each part. `part_of`: the part that a call belongs to; nullopt:
-// it stays as it is.
+// Does what join() does, on one rank and within each part. `part_of`: the part that a call
+// belongs to; nullopt: it stays as it is.
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
 
-// As join(), on one rank, in calls of few tensors for stream_states(): those of a layer, with at
-// most a quarter of kMostStreamedBytes of states and weights if it is not a single tensor, and
-// vectors apart.
+// Joins as join() does on one rank, but in parts of few tensors for stream_states(): those of a
+// layer, with at most a quarter of kMostStreamedBytes of states and weights if it is not a
+// single tensor, and vectors apart. parts_for_streams() returns these parts.
 std::map<const Node*, std::string> parts_for_streams(const Program& program);  // by call: its part
 Program join_in_streams(const Program& program,
                         const std::function<bool(const OpDef&)>& has_kernel);
@@ -64,12 +64,12 @@ Program join_in_streams(const Program& program,
 // of it.
 Program offload(const Program& program);
 
-// Updates read and write buffers of the device instead of what offload() has placed in the host's
-// memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and backward
-// where they stand inside it, run on lane 0. A copy in stands behind the update before the last
-// one, so that two updates' operands are there or on their way, and two more on their way back.
-// What is smaller than kLeastStreamedBytes, and calls with more than kMostStreamedBytes, go over
-// the bus as offload() leaves them. Values stay bit-identical.
+// Lets updates read and write buffers of the device instead of what offload() has placed in the
+// host's memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and
+// backward where they stand inside it, run on lane 0. A copy in stands behind the update before
+// the last one, so that two updates' operands are there or on their way, and two more on their
+// way back. What is smaller than kLeastStreamedBytes, and calls with more than
+// kMostStreamedBytes, go over the bus as offload() leaves them. Values stay bit-identical.
 inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostStreamedBytes = std::int64_t{1} << 30;
 Program stream_states(const Program& program, std::int64_t least = kLeastStreamedBytes,

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The parameter's share of the highest rate and decay of all groups; 0 if it is in no group.
+// Returns the parameter's share of the highest rate and decay of all groups; 0: it is in no group.
 UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::string& parameter) {
   UpdateShare highest{0.0, 0.0};
   for (const OptimizerGroup& group : groups) {
@@ -26,7 +26,7 @@ UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::strin
   return {0.0, 0.0};
 }
 
-// The whole model of a run, on as little text as it takes.
+// Returns the whole model of a run: a captured module, or ours on a batch of a single token.
 Program model_of(const RunSpec& run) {
   return run.model.captured != nullptr ? run.model.captured->program
                                        : logits_program(run.model, {.batch = 1, .context = 1});

@@ -10,14 +10,14 @@
 namespace tracestep {
 namespace {
 
-// A strip of packed b of this many rows should stay in L1: 16 KiB with AVX2 (16 columns),
-// 32 KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
+// The rows of a strip of packed `b`, which should stay in L1: 16 KiB with AVX2 (16 columns), 32
+// KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
 // twice as many; a processor that does not multiply pairs takes such a block in two turns.
 constexpr std::int64_t kStripK = 256;
-// A packed block of a may fill a 512 KiB L2: it is read sequentially, so prefetching hides misses.
+// The rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, and prefetched.
 constexpr std::int64_t kBlockM = 528;
-// The widest block of b. Strips are packed one by one, so only the result limits it: the caches
-// should keep a block of that from one stretch of K to the next.
+// The widest block of `b`. Strips are packed one by one, so only the result limits it: the
+// caches should keep a block of that from one stretch of K to the next.
 constexpr std::int64_t kBlockN = 1024;
 // The widest strips of any SIMD target: packed blocks are padded to whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
@@ -39,15 +39,15 @@ void choose_k(GemmPlan& plan, std::int64_t per_row) {
   }
 }
 
-// The most bytes of a panel of blocks of a that is packed once for all threads.
+// The most bytes of packed blocks of `a` or `b` that all threads share at a time.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
-// The fewest threads for which one operand is packed once for all.
+// The fewest threads that share an operand which is packed once for all of them.
 constexpr int kManyThreads = 4;
-// Threads that a cut by shape alone keeps busy.
+// The threads that a cut keeps busy if it follows from the shape alone.
 constexpr std::int64_t kUsualThreads = 16;
 
-// Plans to share rows that several blocks read, in panels of equal size. False if that cannot be.
+// Plans, if `shares`, that threads share packed rows of `a`, in equal panels; false: they cannot.
 bool choose_sharing(GemmPlan& plan, bool shares) {
   plan.shares_a = shares;
   plan.panel_blocks = plan.blocks_m;
@@ -61,11 +61,11 @@ bool choose_sharing(GemmPlan& plan, bool shares) {
   return true;
 }
 
-// What a cut costs, in cycles of the thread with the most blocks: the micro-kernel (24
+// Returns the cost of a cut, in cycles of the thread with the most blocks: the micro-kernel (24
 // multiply-adds each, of bfloat16 128, which lie between what processors have) and packing (2
-// elements each, of bfloat16 4), of b with the first strip of a block, whose source nobody fetched.
-// What is shared of a is packed once by all threads, who then wait for each other, and is read from
-// beyond L2.
+// elements each, of bfloat16 4), of `b` with the first strip of a block, whose source nobody
+// fetched. What is shared of `a` is packed once by all threads, who then wait for each other,
+// and is read from beyond L2.
 double cycles_of(const GemmPlan& cut, bool is_bf16, int threads) {
   constexpr double kWaiting = 1e4, kReading = 0.5;  // of packing
   const double per_cycle = is_bf16 ? 128.0 : 24.0, packed_per_cycle = is_bf16 ? 4.0 : 2.0;
@@ -83,7 +83,7 @@ double cycles_of(const GemmPlan& cut, bool is_bf16, int threads) {
   return panels * (rounds * job + (cut.shares_a ? sharing : 0.0));
 }
 
-// How many of the blocks a panel has that takes at most `most`: all panels have about as many.
+// Returns the number of blocks of a panel, up to `most`, such that all panels have about as many.
 std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
@@ -217,7 +217,7 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
   return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
 }
 
-// Room for the gaps between a thread's tiles, each of which begins at an aligned offset.
+// The floats for gaps between a thread's tiles, each of which begins at an aligned offset.
 constexpr std::int64_t kSlack = 16 * AttentionPlan::kAligned;
 
 AttentionPlan plan_attention(const AttentionSizes& sizes) {

@@ -34,20 +34,20 @@ struct GemmPlan {
   std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
-  // The floats of a packed block of a: for the depth of a strip, and for a whole chunk of K.
+  // Return the floats of a packed block of `a`: for a strip's depth, and for a whole chunk of K.
   std::int64_t packed_a() const;
   std::int64_t packed_chunk() const;
   std::int64_t packed_b() const;
   std::int64_t result_block = 0;
-  // The floats of scratch that a thread needs: a packed block of a and a packed strip of b unless
-  // these are shared, and, for low precision and for what is added to a tensor, a block of the
-  // result, unless one panel of K after the other is added to it.
+  // Returns the floats of scratch that a thread needs: a packed block of `a` and a packed strip
+  // of `b` unless these are shared, and, for low precision and for what is added to a tensor, a
+  // block of the result, unless one panel of K after the other is added to it.
   std::int64_t floats_per_thread() const {
     const std::int64_t block = keeps_sums() ? 0 : result_block;
     return (shares_a ? 0 : packed_a()) + (shares_b ? 0 : packed_b()) + block;
   }
-  // The floats of what is packed for all threads: of a, or of b, whose columns stand side by side
-  // for each packed stretch of K; and the sums that are kept between panels of K.
+  // Return the floats of what is packed for all threads: of `a`, or of `b`, whose columns stand
+  // side by side for each packed stretch of K; and of the sums that are kept between panels of K.
   std::int64_t shared_a_floats() const;
   std::int64_t shared_b_floats() const;
   bool keeps_sums() const { return result_block > 0 && panel_blocks_k < blocks_k; }
@@ -55,7 +55,7 @@ struct GemmPlan {
     return keeps_sums() ? panel_blocks * panel_blocks_n * result_block : 0;
   }
   std::int64_t shared_floats() const { return shared_a_floats() + shared_b_floats() + kept_sums(); }
-  // The floats of the partial results of all splits.
+  // Returns the floats of the partial results of all splits.
   std::int64_t partials() const { return splits > 1 ? splits * batch * m * n : 0; }
   std::int64_t workspace_bytes(int threads) const;
 };
@@ -63,7 +63,7 @@ struct GemmPlan {
 GemmPlan plan_gemm(std::int64_t batch, std::int64_t m, std::int64_t n, std::int64_t k,
                    DType operands, DType result, int threads, bool adds = false);
 
-// Into how many parts the reduced elements of each result are divided, so that few results of many
+// Returns the number of parts of the elements that make a result, such that few results of many
 // elements keep all threads busy. Each part leaves a double for each result in the workspace.
 std::int64_t reduction_parts(std::int64_t results, std::int64_t reduced);
 std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduced);
@@ -71,8 +71,8 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
 // The number of elements in a partial sum of global_norm.
 inline constexpr std::int64_t kNormChunk = 65536;
 
-// How many rows rms_norm_grad and layer_norm_grad sum at a time for the gradient of the weight;
-// every such block of rows leaves a float for each column.
+// Returns how many rows rms_norm_grad and layer_norm_grad sum at a time for the weight's
+// gradient; every such block of rows leaves a float for each column.
 std::int64_t rms_norm_rows_per_block(std::int64_t rows);
 
 // The division of work in flash_attention and its gradient. The workspace begins with what all
@@ -97,9 +97,9 @@ struct AttentionPlan {
   std::int64_t forward_floats_per_thread() const;
   std::int64_t forward_bytes(int threads) const;
 
-  // The floats that all threads share: two for every row, the gradient of q in float32 if its dtype
-  // is narrower, and for every panel of queries a 32-bit count of the key blocks that were added to
-  // it.
+  // Return the floats that all threads share: two for every row, the gradient of q in float32 if
+  // its dtype is narrower, and for every panel of queries a 32-bit count of the key blocks that
+  // were added to it.
   std::int64_t row_floats() const;
   std::int64_t dq_floats() const;
   std::int64_t turn_counters() const;

@@ -27,13 +27,13 @@ std::int64_t reduction(Call c, Traits) {
   return results == 0 ? 0 : reduction_workspace_bytes(results, all / results);
 }
 
-// Room for one partial gradient of w per block of rows.
+// Returns the bytes of one partial gradient of w per block of rows.
 std::int64_t rms_norm_grad(Call c, Traits) {
   const std::int64_t width = c.inputs[2].count(), rows = c.inputs[3].count();
   return width == 0 ? 0 : ceil_div(rows, rms_norm_rows_per_block(rows)) * width * kFloat;
 }
 
-// Room for one partial gradient each of w and of b per block of rows.
+// Returns the bytes of one partial gradient each of w and of b per block of rows.
 std::int64_t layer_norm_grad(Call c, Traits traits) {
   return 2 * rms_norm_grad(c, traits);
 }
@@ -46,22 +46,22 @@ std::int64_t flash_attention_grad(Call c, Traits traits) {
   return plan_attention(attention_sizes(c.inputs[1], c.inputs[2])).backward_bytes(traits.threads);
 }
 
-// Room for where each row's indices begin, and for the indices sorted by row.
+// Returns the bytes of the offsets at which rows' indices begin, and of the indices sorted by row.
 std::int64_t scatter_add(Call c, Traits) {
   return (c.outputs[0].shape[0] + 2 + c.inputs[1].count()) * kIndex;
 }
 
-// Room for the loss of every row; they are summed in order at the end.
+// Returns the bytes of the losses of all rows, which are summed in order at the end.
 std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
-// Room for a float for each row, as for the loss alone.
+// Returns the bytes of a float for each row, as for the loss alone.
 std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return c.inputs[1].shape[0] * kFloat;
 }
 
-// Room for one partial sum per chunk of each operand.
+// Returns the bytes of one partial sum per chunk of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
   for (const Type& x : c.inputs) parts += ceil_div(x.count(), kNormChunk);

@@ -10,19 +10,19 @@
 
 namespace tracestep {
 
-// kHopper (sm_90a): 16-bit operands of tuned widths whose rows begin at multiples of 16 bytes, or
-// of a width at which rows cannot, which are copied. kPortable (sm_80 and later): any other call.
+// The kernels of a call. kHopper (sm_90a): 16-bit operands of tuned widths whose rows begin at
+// multiples of 16 bytes, or are copied as their width rules that out. kPortable (sm_80 on): others.
 enum class AttentionFamily : std::uint8_t { kAuto, kPortable, kHopper };
 
-// The number of 16-bit columns in rows rounded up to whole 16 bytes, without which the copy engine
-// cannot read them. If it is more than `width`, the Hopper kernels run on copies with such rows.
+// Returns the number of 16-bit columns in rows rounded up to whole 16 bytes, which the copy engine
+// needs to read them. If it is more than `width`, the Hopper kernels run on copies with such rows.
 constexpr std::int64_t hopper_row_width(std::int64_t width) {
   return round_up(width, 8);
 }
 
-// The smallest width for which Hopper's kernels are compiled and that is at least `width`; 0: there
-// is none. The copy engine fills the columns beyond a row's end with zeros. Up to a width of 16,
-// the portable kernels are faster.
+// Returns the smallest width for which Hopper's kernels are compiled and that is at least
+// `width`; 0: there is none. The copy engine fills the columns beyond a row's end with zeros. Up
+// to a width of 16, the portable kernels are faster.
 inline int hopper_attention_width(std::int64_t width) {
   if (width <= 16) return 0;
   constexpr int kWidths[] = {64, 80, 96, 128, 192, 256};
@@ -32,8 +32,8 @@ inline int hopper_attention_width(std::int64_t width) {
   return 0;
 }
 
-// The smallest width, up to 256, for which the portable kernels are compiled and that is at least
-// `width`.
+// Returns the smallest width, up to 256, for which the portable kernels are compiled and that is
+// at least `width`.
 inline int portable_attention_width(std::int64_t width) {
   constexpr int kWidths[] = {16, 32, 64, 80, 96, 128};
   for (const int padded : kWidths) {
@@ -55,7 +55,7 @@ struct AttentionExtent {
   bool deterministic = true;
 };
 
-// Offsets in bytes, multiples of 256; what a call does not need has size 0.
+// The layout of a call's workspace: offsets in bytes, multiples of 256; unneeded parts have size 0.
 struct AttentionWorkspace {
   std::int64_t padded_queries = 0;  // The number of queries, rounded up to whole blocks of 128.
   // Backward: float32 values of every padded query; the latter two only for float32 operands.

@@ -108,8 +108,8 @@ NormGradPlan plan_norm_grad(std::int64_t rows, std::int64_t width) {
 
 namespace {
 
-// Workspace that is enough for either family of kernels: the alignment, which is no part of a
-// shape, also decides which runs a call, and Hopper's workspace is the larger one.
+// Returns workspace that is enough for either family of kernels: the alignment, which is no part
+// of a shape, also decides which runs a call, and Hopper's workspace is the larger one.
 std::int64_t attention_bytes(const AttentionSizes& a, bool is_backward) {
   const auto family =
       hopper_attention_width(a.width) > 0 ? AttentionFamily::kHopper : AttentionFamily::kPortable;

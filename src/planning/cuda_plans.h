@@ -19,9 +19,9 @@ struct ProductSizes {
   std::int64_t element_bytes = 2, y_bytes = 2;  // The bytes of an element of a and b, and of y.
 };
 
-// Products whose rows are no multiple of 8 elements, for which the library only has kernels at a
-// third of the usual speed. If it pays, operands and result are copied into the workspace with
-// longer rows, filled with zeros. Offsets are in bytes, after the library's own workspace.
+// The plan of a product whose rows are no multiple of 8 elements, for which the library has kernels
+// at a third of the usual speed only. If it pays, operands and result are copied into the workspace
+// with longer rows, filled with zeros. Offsets are in bytes, after the library's own workspace.
 struct PaddedProductPlan {
   static constexpr std::int64_t kMultiple = 8;
 
@@ -60,8 +60,8 @@ struct ScatterPlan {
 };
 ScatterPlan plan_scatter(std::int64_t rows, std::int64_t count);
 
-// For sum and max: into how many parts the reduced elements of each result are divided, so that few
-// results of many elements keep the whole GPU busy. Each part leaves a float for each result in the
+// How sum and max divide the reduced elements of each result into parts, so that few results of
+// many elements keep the whole GPU busy. Each part leaves a float for each result in the
 // workspace.
 struct ReductionPlan {
   std::int64_t row_parts = 1;     // The parts if the elements of a result are adjacent in memory.
@@ -70,20 +70,20 @@ struct ReductionPlan {
 };
 ReductionPlan plan_reduction(std::int64_t results, std::int64_t reduced);
 
-// For global_norm: how many elements of an operand are summed into one float of the workspace.
+// How many elements of an operand global_norm sums into one float of the workspace.
 inline constexpr std::int64_t kCudaNormPart = 32768;
 std::int64_t cuda_norm_parts(std::int64_t count);
 
-// For quantize: the number of parts of `count` elements, each of which leaves its largest magnitude
-// in the workspace.
+// Returns the number of parts into which quantize divides `count` elements, each of which leaves
+// its largest magnitude in the workspace.
 std::int64_t quantize_parts(std::int64_t count);
-// For quantize_delayed: the rows and columns of a tile, which leaves its largest magnitude in the
+// The rows and columns of a tile in quantize_delayed, which leaves its largest magnitude in the
 // workspace; an empty tensor has one tile.
 inline constexpr int kQuantizeTile = 128;
 std::int64_t quantize_tiles(std::int64_t rows, std::int64_t columns);
 
-// For rms_norm_grad and layer_norm_grad: the rows whose weight gradients a block sums. It leaves a
-// float for each column, and for layer_norm_grad another one for the bias.
+// How rms_norm_grad and layer_norm_grad divide rows: a block sums the weight gradients of a
+// part, and leaves a float for each column, and for layer_norm_grad another one for the bias.
 struct NormGradPlan {
   // The most rows of a part; with more, its sums would take long.
   static constexpr std::int64_t kMostRows = 64;
@@ -116,7 +116,7 @@ struct SplitTilesPlan {
   std::int64_t sums = 0;
 };
 
-// The workspace of y = a · b.
+// The workspace of a float32 product y = a · b by parts.
 struct SplitProductPlan {
   SplitPartsPlan a, b;
   SplitTilesPlan tiles;
@@ -125,8 +125,8 @@ struct SplitProductPlan {
 SplitProductPlan plan_split_product(std::int64_t m, std::int64_t n, std::int64_t k,
                                     std::int64_t batch);
 
-// The workspace of linear_grad: dx = g · w and dw = g' · x, with g [rows, n], w [n, k], x [rows,
-// k].
+// The workspace of linear_grad by parts: dx = g · w and dw = gᵀ · x, with g [rows, n], w [n, k]
+// and x [rows, k].
 struct SplitLinearGradPlan {
   SplitPartsPlan g_along, g_down, w, x;
   SplitTilesPlan dx, dw;
@@ -134,10 +134,10 @@ struct SplitLinearGradPlan {
 };
 SplitLinearGradPlan plan_split_linear_grad(std::int64_t rows, std::int64_t n, std::int64_t k);
 
-// For cached_attention: the keys of a cache are divided among blocks, so that few heads keep the
-// GPU busy. Each part leaves for each query its unscaled sum, its largest score and its sum of
-// weights, as floats in the workspace; a single part leaves nothing. For a single token and a short
-// cache, all parts fit into one cluster of blocks, on GPUs that have clusters.
+// How cached_attention divides the keys of a cache among blocks, so that few heads keep the GPU
+// busy. Each part leaves for each query its unscaled sum, its largest score and its sum of
+// weights, as floats in the workspace; a single part leaves nothing. For a single token and a
+// short cache, all parts fit into one cluster of blocks, on GPUs that have clusters.
 struct CachedAttentionPlan {
   static constexpr std::int64_t kWarps = 8;  // The warps of a thread block.
   static constexpr std::int64_t kMostOfCluster = 8;
@@ -150,8 +150,8 @@ struct CachedAttentionPlan {
 };
 CachedAttentionPlan plan_cached_attention(const AttentionSizes& sizes);
 
-// The workspace of flash_attention and its gradient, which is enough for either family of kernels
-// (Hopper, portable).
+// Return the bytes of workspace of flash_attention and its gradient, which are enough for either
+// family of kernels (Hopper, portable).
 std::int64_t cuda_attention_forward_bytes(const AttentionSizes& sizes);
 std::int64_t cuda_attention_backward_bytes(const AttentionSizes& sizes);
 

@@ -33,8 +33,8 @@ std::int64_t matmul(Call c, Traits) {
       .workspace_bytes;
 }
 
-// The workspace of the library's product, and room for gates and what they gate if nobody reads
-// them: a GPU without our kernel writes them there, and every GPU has one plan.
+// Returns the workspace of the library's product, and room for gates and what they gate if
+// nobody reads them: a GPU without our kernel writes them there, and every GPU has one plan.
 std::int64_t gated_product(Call c, Traits) {
   const Type &x = c.inputs[0], &gate_up = c.outputs[0];
   const bool is_ours = is_low_precision(x.dtype) &&
@@ -58,7 +58,7 @@ std::int64_t quantize(Call c, Traits) {
   return quantize_parts(c.inputs[0].count()) * kFloat;
 }
 
-// Room for the largest magnitude of each tile, and that of the step before.
+// Returns the bytes of the largest magnitude of each tile, and of that of the step before.
 std::int64_t quantize_delayed(Call c, Traits) {
   const Shape& x = c.inputs[0].shape;
   return (quantize_tiles(x[0], x[1]) + 1) * kFloat;
@@ -68,14 +68,14 @@ std::int64_t tiles_of(const Type& x) {
   return quantize_tiles(x.shape[0], x.shape[1]);
 }
 
-// Room for the magnitudes of the step before, and the largest one of each tile.
+// Returns the bytes of the magnitudes of the step before, and of the largest one of each tile.
 std::int64_t refresh_codes(Call c, Traits) {
   std::int64_t numbers = 0;
   for (std::size_t i = 1; i < c.inputs.size(); i += 4) numbers += 1 + tiles_of(c.inputs[i]);
   return numbers * kFloat;
 }
 
-// Room for the largest magnitude of each tile.
+// Returns the bytes of the largest magnitude of each tile.
 std::int64_t adamw_codes(Call c, Traits) {
   const AdamwBlocks blocks = adamw_blocks(c.attrs, c.inputs.size());
   std::int64_t tiles = 0;
@@ -90,7 +90,7 @@ std::int64_t reduction(Call c, Traits) {
   return results == 0 ? 0 : plan_reduction(results, all / results).workspace_bytes;
 }
 
-// Room for one partial gradient of w per part of the rows.
+// Returns the bytes of one partial gradient of w per part of the rows.
 std::int64_t rms_norm_grad(Call c, Traits) {
   return plan_norm_grad(c.inputs[3].count(), c.inputs[2].count()).workspace_bytes;
 }
@@ -115,17 +115,17 @@ std::int64_t scatter_add(Call c, Traits) {
   return plan_scatter(c.outputs[0].shape[0], c.inputs[1].count()).workspace_bytes;
 }
 
-// Room for the loss of every row; they are summed in order at the end.
+// Returns the bytes of the losses of all rows, which are summed in order at the end.
 std::int64_t cross_entropy(Call c, Traits) {
   return c.inputs[0].shape[0] * kFloat;
 }
 
-// Room for two floats for each row: its loss, and the logarithm of its sum of exponentials.
+// Returns the bytes of two floats per row: its loss, and the logarithm of its sum of exponentials.
 std::int64_t cross_entropy_with_grad(Call c, Traits) {
   return 2 * c.inputs[1].shape[0] * kFloat;
 }
 
-// Room for one partial sum per part of each operand.
+// Returns the bytes of one partial sum per part of each operand.
 std::int64_t global_norm(Call c, Traits) {
   std::int64_t parts = 0;
   for (const Type& x : c.inputs) parts += cuda_norm_parts(x.count());

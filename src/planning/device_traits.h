@@ -39,8 +39,8 @@ struct DeviceTraits {
   bool computes_in_float64() const { return kind == DeviceKind::kReference; }
 };
 
-// The traits of a device by its name: "cpu", "cuda:1", "reference", "null" (which plans like a
-// CPU). An unknown name gets a CPU's traits; session/devices.h refuses it.
+// Returns the traits of a device by its name: "cpu", "cuda:1", "reference", "null" (which plans
+// like a CPU). An unknown name gets a CPU's traits; session/devices.h refuses it.
 DeviceTraits traits_named(std::string_view device, int threads = 1);
 
 }  // namespace tracestep

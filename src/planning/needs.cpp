@@ -39,8 +39,8 @@ bool computes_in(DeviceKind kind, DType dtype) {
 
 namespace {
 
-// The workspace of the largest product that runtime/added_rows.h may launch: of all rows, or of
-// those of one tensor.
+// Returns the workspace of the largest product that runtime/added_rows.h may launch: of all
+// rows, or of those of one tensor.
 std::int64_t workspace_of_added_rows(const OpCall& call, const DeviceTraits& traits) {
   const OpDef& sum = find_op("matmul_add");
   const int axis = call.attrs.flag("transpose_a") ? 1 : 0;

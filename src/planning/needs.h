@@ -17,8 +17,8 @@ bool computes_in(DeviceKind kind, DType dtype);
 // at run time.
 bool runs_whole(DeviceKind kind, const OpDef& op);
 
-// The bytes of workspace that a call needs besides operands and results; `call.outputs` must be
-// set. Kernels get exactly this and allocate nothing else, so that peaks can be predicted.
+// Returns the bytes of workspace that a call needs besides operands and results; `call.outputs`
+// must be set. Kernels get exactly this and allocate nothing else, so that peaks can be predicted.
 std::int64_t workspace_bytes(const OpCall& call, const DeviceTraits& traits);
 
 }  // namespace tracestep

@@ -66,7 +66,7 @@ template <bool r>
 __device__ inline Number<r> abs(Number<r> x) {
   return {fabsf(x.v)};
 }
-// The larger one; NaN if either is NaN, as IEEE 754 defines maximum and minimum.
+// Returns the larger number; NaN if either is NaN, as IEEE 754 defines maximum and minimum.
 __device__ inline float maximum(float a, float b) {
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));

@@ -5,8 +5,8 @@
 
 namespace tracestep::cuda {
 
-// Begins every kernel, which may be launched before those in front of it have ended: returns when
-// they have, and their writes can be seen. The next kernel may be placed meanwhile.
+// Waits, at the beginning of every kernel, until the kernels in front of it have ended and their
+// writes can be seen; it may be launched before. The next kernel may be placed meanwhile.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -14,7 +14,7 @@ __device__ inline void wait_for_predecessors() {
 #endif
 }
 
-// --- elements ---------------------------------------------------------------------------------
+// --- elements: 16-bit floats as they are stored -----------------------------------------------
 struct BF16 {
   unsigned short bits;
 };
@@ -33,12 +33,12 @@ __device__ inline float to_float(F16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-// Returns a bool as it is: kernels keep those.
+// Returns a bool as it is, since kernels compute with bools as such.
 __device__ inline bool to_float(bool x) {
   return x;
 }
 
-// Rounds to nearest, ties to even; what is too large becomes infinity.
+// Stores x, rounded to nearest, ties to even; what is too large becomes infinity.
 __device__ inline void set(float& to, float x) {
   to = x;
 }
@@ -59,7 +59,7 @@ __device__ inline float rounded(float x) {
   return to_float(y);
 }
 
-// A float32 that is added by itself. The compiler may otherwise contract a product and the sum that
+// A float32 that is added by itself. The compiler could contract a product and the sum that
 // follows into one fused multiply-add, but a product is an op of its own that rounds its result.
 struct Alone {
   float v;
@@ -71,7 +71,7 @@ __device__ inline Alone operator-(Alone a, Alone b) {
   return {__fsub_rn(a.v, b.v)};
 }
 
-// --- packs ------------------------------------------------------------------------------------
+// --- packs: elements moved as words of up to 16 bytes -----------------------------------------
 template <int kBytes>
 struct WordOf {
   using Type = uint4;
@@ -166,7 +166,7 @@ __device__ inline void store_halves(T* to, long long step, long long half, const
   }
 }
 
-// --- rows -------------------------------------------------------------------------------------
+// --- rows: sums and maxima over the threads of a row ------------------------------------------
 struct Plus {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
