@@ -22,7 +22,7 @@ class Dims {
   explicit Dims(std::span<const std::int64_t> dims) {
     for (std::int64_t d : dims) push_back(d);
   }
-  // `rank` entries, all equal to `value`.
+  // Returns `rank` entries, all equal to `value`.
   static Dims filled(int rank, std::int64_t value) {
     Dims out;
     for (int i = 0; i < rank; ++i) out.push_back(value);

@@ -25,7 +25,7 @@ struct Variable {
   bool is_secret = false;  // True: its value must not be printed.
 };
 
-// Makes `check` of a variable from the accessor that reads it.
+// Reads a variable by `kAccessor`, which throws if the value is malformed; for Variable::check.
 template <auto kAccessor>
 void check_by() {
   (void)kAccessor();

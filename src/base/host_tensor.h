@@ -66,7 +66,7 @@ struct HostTensor {
   }
 
  private:
-  // CHECKs that the elements have the type as which they are read, and are `size` bytes in all.
+  // CHECKs that the caller's element type is the tensor's (`same_type`), and the size in bytes.
   void check_access(bool same_type, std::size_t size) const;
 };
 

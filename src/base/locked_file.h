@@ -27,7 +27,7 @@ class LockedFile {
   // The members below throw kOutput on failure and then leave the file unchanged. Adds `text` at
   // the end; on return it is on the disk.
   void append(std::string_view text);
-  // Truncates the file to its first `bytes`.
+  // Truncates the file to its first `bytes` bytes.
   void cut(std::int64_t bytes);
   // Replaces the file by one with this content, all or nothing; the new file is locked.
   void replace(std::string_view text);

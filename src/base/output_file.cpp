@@ -64,7 +64,7 @@ fs::path resolve(fs::path path) {
   return path;
 }
 
-// The folder of `path`, without what killed processes left there.
+// Opens the folder of `path`, and removes the temporary files that killed processes left there.
 Directory swept_folder_of(const fs::path& path) {
   if (!path.has_filename()) fail_output(path, "the name of a file is missing");
   const auto folder = Directory::open(folder_of(path));
@@ -130,7 +130,7 @@ void OutputFile::begin() {
   create_temporary(&replaced);
 }
 
-// Makes the temporary file, which nobody else may read until it has the permissions of `replaced`.
+// Creates the temporary file: private until it has the permissions of `replaced`, unless nullptr.
 void OutputFile::create_temporary(const struct stat* replaced) {
   for (int i = 0; i < kMostAttempts; ++i) {
     temporary_ = temporary_name();

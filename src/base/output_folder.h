@@ -24,7 +24,7 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   const Directory& folder() const { return *folder_; }
-  // Flushes it to disk and renames it to its own name, unless another process was quicker.
+  // Flushes the folder to disk and renames it to its own name, unless another process was quicker.
   void commit();
 
  private:

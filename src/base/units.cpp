@@ -67,7 +67,7 @@ struct Scale {
   const char* unit;
 };
 
-// The value over the largest scale that leaves at least 1 after rounding to two digits.
+// Returns the value, with two decimals, in the largest unit of which it has at least 0.999995.
 std::string scaled(double value, std::span<const Scale> scales, const char* base_unit) {
   const double magnitude = std::abs(value);
   for (const Scale& scale : scales) {
@@ -153,7 +153,7 @@ struct Product {
   bool is_exact = true;
 };
 
-// The decimal number times a factor; nullopt beyond 63 bits.
+// Returns the number times `factor`, rounded towards zero; nullopt: it is too large.
 std::optional<Product> product(Decimal number, std::int64_t factor) {
   __extension__ using Wide = __int128;
   constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();

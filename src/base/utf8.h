@@ -28,12 +28,12 @@ std::string printable(std::string_view text);
 // `text` on one line, in valid UTF-8. Invalid bytes and control characters become \xNN; direction
 // marks, which would reorder the characters around them, and line separators become \uNNNN.
 std::string escaped(std::string_view text);
-// `text` with only these marks made visible.
+// Returns `text` with only direction marks and line separators replaced by \uNNNN.
 std::string with_visible_marks(std::string_view text);
 
-// `text` in valid UTF-8, without these marks and without control characters other than newline and
-// tab: their bytes become \xNN, and so does a backslash that would look like such a code.
-// unescaped_bytes() restores the text.
+// Returns `text` in valid UTF-8 without direction marks, line separators and control characters
+// other than newline and tab: their bytes become \xNN, as does a backslash that would look like
+// such a code. unescaped_bytes() restores the text.
 std::string escaped_bytes(std::string_view text);
 std::string unescaped_bytes(std::string_view text);
 

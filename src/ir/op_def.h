@@ -91,7 +91,7 @@ struct AttrDef {
   std::string doc;
 };
 
-// A call as type rules and cost formulas see it. While types are inferred, `outputs` is empty.
+// A call as type rules and cost formulas get it. While types are inferred, `outputs` is empty.
 struct OpCall {
   const OpDef& op;
   const Attrs& attrs;
@@ -99,8 +99,8 @@ struct OpCall {
   std::span<const Type> outputs;
 };
 
-// A call as gradient rules, decompositions and identities see it. Gradient rules and
-// decompositions add nodes to `builder`.
+// A call as gradient rules, decompositions and identities get it. Gradient rules and decompositions
+// add nodes to `builder`.
 struct OpExpansion {
   Builder& builder;
   const Attrs& attrs;

@@ -42,7 +42,7 @@ struct MemoryEvent {
   std::int64_t live_requested_bytes = 0;
 };
 
-// The time span of a node's work, or of the whole step if node is kWholeStep.
+// The time span of a node's work, or of the whole step if `node` is kWholeStep.
 struct Span {
   std::int32_t node = kWholeStep;
   std::int64_t start_ns = 0;
