@@ -30,7 +30,7 @@ struct AdamwGroups {
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };
 
-// Reads the order of a call's operands. `count` is rounded down if the last group is incomplete.
+// Reads the order of a call's operands. An incomplete last group does not count.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // As adamw_groups(), for adamw_8bit, which always has a count.
@@ -61,7 +61,7 @@ struct AdamwBlocks {
   std::size_t new_codes(std::size_t block) const { return new_part(block, parts); }
 };
 
-// Where a call of adamw_codes has its operands. An incomplete last block does not count.
+// Reads the order of the operands of adamw_codes. An incomplete last block does not count.
 AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs);
 
 }  // namespace tracestep

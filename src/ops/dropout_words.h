@@ -19,7 +19,7 @@ constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::u
   return philox4x32({low(group), high(group), low(b), high(b)}, {low(s), high(s) ^ 0x64726f70u});
 }
 
-// An element is kept if its word is at least this: with the probability 1 - rate.
+// Returns the least word with which an element is kept: it is kept with probability 1 - rate.
 inline std::uint32_t dropout_threshold(double rate) {
   return static_cast<std::uint32_t>(std::min(rate * 0x1p32, 0x1p32 - 1.0));
 }

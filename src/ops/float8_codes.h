@@ -9,9 +9,9 @@ namespace tracestep::ops {
 
 // The attributes of delayed scaling: dtype, largest and room.
 std::vector<AttrDef> delayed_attrs();
-// Rows of operands and results of products of codes begin at multiples of 16 bytes.
+// Sizes of matrices of codes are multiples of this: their rows begin at multiples of 16 bytes.
 inline constexpr std::int64_t kWholeRow = 16;
-// Checks the dtype of codes. In float64 programs codes are not rounded.
+// Throws unless codes can have this dtype: float8, or float64 in programs that do not round codes.
 void require_codes(const OpCall& call, DType dtype);
 
 // --- parts of decompositions, by those attributes ---

@@ -73,7 +73,7 @@ struct MatmulOptions {
   bool transpose_b = false;
 };
 Val matmul(Val a, Val b, MatmulOptions options = {}, Here here = Here::current());
-// a · b + bias, rounded once; of matrices, bias: [columns of the result].
+// Adds a · b + bias, rounded once; of matrices, bias: [columns of the result].
 Val matmul_bias(Val a, Val b, Val bias, MatmulOptions options = {}, Here here = Here::current());
 // x: [..., in], weight: [out, in], `bias` (optional): [out] → [..., out]
 Val linear(Val x, Val weight, Val bias = {}, Here here = Here::current());
@@ -94,7 +94,7 @@ Val window_mask(Builder& b, std::int64_t rows, std::int64_t cols, std::int64_t w
                 Val position = {});
 Val log_sum_exp(Val x, Here here = Here::current());
 Val rms_norm(Val x, Val weight, double eps = 1e-5, Here here = Here::current());
-// `bias` is optional.
+// Normalises rows of x by mean and variance; result · weight + bias. `bias` is optional.
 Val layer_norm(Val x, Val weight, Val bias = {}, double eps = 1e-5, Here here = Here::current());
 Val rope(Val x, RopeTable table, bool inverse = false, Here here = Here::current());
 struct AttentionOptions {
@@ -105,8 +105,8 @@ struct AttentionOptions {
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());
-// Causal attention of rows of documents: a query sees no key before `starts` of its place. Both:
-// i64 [B,T], see the op flash_attention.
+// The bounds of the document at each position, both i64 [B,T] (op flash_attention): in causal
+// attention a query sees no key before the `starts` of its position.
 struct DocumentBounds {
   Val starts, ends;
 };

@@ -18,7 +18,7 @@ void require_min_rank(const OpCall& call, int input, int rank);
 // Requires q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one
 // dtype. The heads of k and v (the axis before the tokens) may be fewer, and must divide q's.
 void require_attention_operands(const OpCall& call, int q);
-// `axis` may be negative; returns it counted from the front.
+// Returns `axis`, which may be negative, counted from the front.
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 
 // The dtype in which sums and statistics are kept: f64 for f64, otherwise f32.

@@ -23,7 +23,7 @@
 
 namespace TRACESTEP_FUNCTORS_NAMESPACE {
 
-// `kTop`: the largest exponent of a code.
+// How the first moment, m, is coded: with a sign, and `kTop` as the largest exponent.
 struct FirstMoment {
   static constexpr int kTop = 7;
   static constexpr bool kSigned = true;
@@ -49,8 +49,8 @@ struct MomentScale {
   }
 };
 
-// Makes numbers below the least exponent evenly spaced: such an x becomes (x + least) / 2, which
-// has the exponent below, and whose bits count the steps.
+// Codes scaled numbers. Below the least exponent the codes are evenly spaced: such an x becomes (x
+// + least) / 2, which has the exponent below, and whose bits count the steps.
 template <class Moment>
 struct MomentCode {
   static constexpr float kLeast = 2.0f / static_cast<float>(1u << Moment::kTop);
