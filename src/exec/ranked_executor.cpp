@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// The rows of one of several shares; the value itself where it is not to be shared out.
+// Returns the rows of one of `shares` shares; the value itself unless it has rows for all of them.
 TensorView share_of(const TensorView& value, const Type& type, int share, int shares) {
   const bool has_rows = !type.shape.empty() && !value.shape.empty();
   if (!has_rows || value.shape[0] != type.shape[0] * shares) return value;

@@ -13,8 +13,8 @@
 
 namespace tracestep {
 
-// Every reading function returns `usual` if the field is missing or null, and throws Error{kInput}
-// naming `where` and the field for a value of another type.
+// Reads typed fields of a JSON object. The functions return `usual` if the field is missing or
+// null, and throw Error{kInput} naming `where` and the field for a value of another type.
 class Fields {
  public:
   static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;

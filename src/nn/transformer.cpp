@@ -8,7 +8,7 @@ namespace {
 
 using namespace ops;
 
-// Weights [out, in] that are multiplied by the same input lie side by side in a block.
+// A block of memory with weights [out, in] side by side that are multiplied by the same input.
 class BlockOf {
  public:
   BlockOf(std::string name, std::int64_t in, std::initializer_list<std::int64_t> rows)
@@ -43,7 +43,7 @@ BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   return {block + ".bias", weight.offset / in, weight.count / in};
 }
 
-// The attention of all layers shares these values.
+// What the attention of all layers shares: tables of rotation, documents, positions, caches.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
   Val rows = {};  // of the tables of positions, for each token: [T], or [B,T] of packed rows
@@ -168,7 +168,7 @@ class Model {
     return add(x, context.rows ? gather(rows, context.rows) : slice(rows, 0, 0, context.length));
   }
 
-  // The norm of x, whose tensors are called `name` before ".weight" and ".bias".
+  // Returns x normalised by the tensors `name`.weight (or `name`.deviation) and `name`.bias.
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
     return normalised(x, name, c_.d_model);

@@ -53,7 +53,7 @@ struct LossOptions {
   double scale = 1.0;
   DType weights = DType::kF32;
 };
-// The loss: inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
+// Returns the program of the loss: inputs "tokens", perhaps "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
 // The most tokens in a run of decode_program() if caches slide.
 inline constexpr std::int64_t kDecodedAtOnce = 128;

@@ -18,8 +18,8 @@ enum class Overlap : std::uint8_t {
 };
 TRACESTEP_WORDS(Overlap, "on", "off", "updates");
 
-// Data parallel: every replica of the model has its share of the batch, and gradients are summed
-// over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
+// How ranks divide a step. Data parallel: replicas of the model have shares of the batch, and sum
+// their gradients. Tensor parallel: a replica is several neighbouring ranks, which divide weights
 // and products among them.
 struct Parallel {
   static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1, kByModel = -2;

@@ -46,7 +46,7 @@ struct Place {
   }
 };
 
-// Every field that a flag of all commands can set has a row in the table of spec/fields.h.
+// What a run is. spec/fields.h has a row for each field that a flag of all commands can set.
 struct RunSpec {
   ModelConfig model = {};
   BatchShape shape = {};  // The shape of a micro-batch if a step has several.

@@ -22,14 +22,14 @@ class GroupEnded : public Error {
   GroupEnded() : Error(ErrorCode::kFailed, "group", "another rank ended the run") {}
 };
 
-// **Shapes**: tensors are dense; `whole` has the same shape on all ranks, and `part` is
-// [part_count(whole, ranks)] (ops/collective_sizes.h). **Dtypes**: floating, the same everywhere;
-// float16 and bfloat16 are added up in float32 and rounded once; those of 8 bits are gathered only.
-// **Order**: sums in host memory are x₀ + x₁ + … in the order of the ranks, whichever rank is
-// first.
-// **Memory**: none of its device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks
-// call differently. A call returns when its result is there; on an asynchronous device, when it has
-// been issued.
+// One rank's end of a group. **Shapes**: tensors are dense; `whole` has the same shape on
+// all ranks, and `part` is [part_count(whole, ranks)] (ops/collective_sizes.h).
+// **Dtypes**: floating, the same everywhere; float16 and bfloat16 are added up in float32
+// and rounded once; those of 8 bits are gathered only. **Order**: sums in host memory are
+// x₀ + x₁ + … in the order of the ranks, whichever rank is first. **Memory**: none of its
+// device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks call differently.
+// A call returns when its result is there; on an asynchronous device, when it has been
+// issued.
 class Communicator {
  public:
   virtual ~Communicator() = default;

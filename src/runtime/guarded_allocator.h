@@ -19,8 +19,8 @@
 
 namespace tracestep {
 
-// free, check_all and trim throw DeviceError with the tag of the damaged block and the bytes that
-// were overwritten, after they have done their work.
+// An allocator whose free, check_all and trim throw DeviceError, after they have done their work,
+// with the tag of a damaged block and the bytes that were overwritten.
 class GuardedAllocator final : public AccountedAllocator {
  public:
   // Takes memory from `source`; throws Error{kUsage} when that has no real memory.

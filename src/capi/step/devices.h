@@ -13,8 +13,8 @@
 
 namespace tracestep::capi {
 
-// Kernels for ops from outside, which the devices of sessions get that are opened afterwards; it
-// must not be set while a session is being opened. The ops themselves must be registered
+// Kernels of a program's own ops, for the devices of sessions that are opened after this was set;
+// it must not be set while a session is being opened. The ops themselves must be registered
 // (ir/op_def.h) before programs name them. Only programs that link the engine can use this: the
 // shared library does not export it.
 struct OwnKernels {
