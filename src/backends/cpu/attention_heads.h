@@ -97,7 +97,7 @@ struct AttentionProblem {
     return out;
   }
 
-  // The first key behind those that query i sees.
+  // Returns the end of the keys that query i sees.
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }

@@ -76,8 +76,8 @@ HWY_INLINE V sqrt(V a) {
 HWY_INLINE V rsqrt(V a) {
   return splat(1.0f) / sqrt(a);
 }
-// The logarithm. The library's takes positive finite numbers only; elsewhere the square root is
-// right, except at zero: NaN of NaN and of what is negative, infinity of infinity.
+// Returns the logarithm. The library's takes positive finite numbers only; others get their square
+// root (NaN for NaN and negative numbers, infinity for infinity), and zero gets -infinity.
 HWY_INLINE V log(V a) {
   const D d;
   const auto zero = hn::Zero(d), infinity = hn::Inf(d);

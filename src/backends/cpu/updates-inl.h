@@ -63,7 +63,7 @@ HWY_INLINE float eps_factor(const TensorRef& step_size) {
   return scalar_of(second);
 }
 
-// The factors of an update. `scale` and `count`: nullptr where the call has none.
+// Returns the factors of an update. `scale` and `count`: nullptr where the call has none.
 HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
                               const TensorRef& step_size, const TensorRef* scale,
                               const TensorRef* count) {
