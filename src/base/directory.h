@@ -60,11 +60,11 @@ class Directory {
   Directory open_folder(const std::string& name) const;
 
   const std::filesystem::path& path() const { return path_; }
-  // The descriptor, for calls such as faccessat(2); valid as long as this object.
+  // Returns the descriptor, for calls such as faccessat(2); valid as long as this object.
   int fd() const { return handle_->get(); }
-  // The names of all members in no particular order, without "." and "..". Throws.
+  // Returns the names of all members in no particular order, without "." and "..". Throws.
   std::vector<std::string> names() const;
-  // The kind of the member itself, a link not being followed; nullopt when there is no such member.
+  // Returns the kind of the member itself, no link being followed; nullopt: it does not exist.
   std::optional<Kind> kind_of(const std::string& name) const;
   bool has(const std::string& name) const { return kind_of(name).has_value(); }
 

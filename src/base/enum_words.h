@@ -60,14 +60,14 @@ constexpr std::string_view word_of(E value, const std::string_view (&words)[n]) 
   return i < n ? words[i] : "?";
 }
 
-// The word of an enumerator; "?" for a number that is no enumerator.
+// Returns the word of an enumerator; "?" for a number that is no enumerator.
 template <HasWords E>
 constexpr std::string_view name_of(E value) {
   const auto i = static_cast<std::size_t>(value);
   return i < kWords<E>.size() ? kWords<E>[i] : "?";
 }
 
-// The enumerator with this word; nullopt: there is none.
+// Returns the enumerator with this word; nullopt: there is none.
 template <HasWords E>
 constexpr std::optional<E> named(std::string_view word) {
   for (const E value : kAll<E>) {

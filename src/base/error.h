@@ -26,7 +26,7 @@ enum class ErrorCode {
   kNotFinite,    // 8: training met an infinity or a NaN
 };
 
-// The process exit status for `code`.
+// Returns the process exit status for `code`.
 int exit_code(ErrorCode code);
 
 // What an error is about: `kind` for code that has to decide, and the text for people.
@@ -68,13 +68,13 @@ class Error : public std::exception {
   ErrorCode code() const { return code_; }
   About about() const { return {kind_, where_}; }
   const std::string& where() const { return where_; }
-  // The message with its TRACESTEP_OPTION marks, for building another error from this one.
+  // Returns the message with its TRACESTEP_OPTION marks, for building another error from this one.
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
-  // The message for people, without the hint. Each TRACESTEP_OPTION mark is replaced by the name of
-  // its option, by default "option size".
+  // Returns the message for people, without the hint. Each TRACESTEP_OPTION mark is replaced by the
+  // name of its option, by default "option size".
   std::string text() const;
-  // The whole message for people: `[where] text; hint`.
+  // Returns the whole message for people: `[where] text; hint`.
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:

@@ -22,7 +22,7 @@ class LockedFile {
   // Removes the file if this object created it and it is still empty.
   ~LockedFile();
 
-  // The whole content. Errors: kInput, also for more than `limit` bytes.
+  // Returns the whole content. Errors: kInput, also for more than `limit` bytes.
   std::string read(std::int64_t limit) const;
   // The members below throw kOutput on failure and then leave the file unchanged. Adds `text` at
   // the end; on return it is on the disk.

@@ -36,7 +36,7 @@ int terminal_columns() {
   return size.ws_col;
 }
 
-// The first `columns` characters of a UTF-8 text, each counted as one column.
+// Returns the first `columns` characters of a UTF-8 text, each counted as one column.
 std::string_view cut(std::string_view text, int columns) {
   int seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -34,8 +34,8 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// The open descriptor of this process that a path names; -1: none. It is written through itself:
-// opened anew, a redirected stdout would be written from its start.
+// Returns the open descriptor of this process that a path names; -1: none. It is written through
+// itself: opened anew, a redirected stdout would be written from its start.
 int descriptor_named(const fs::path& path) {
   if (path == "-") return STDOUT_FILENO;
   const std::string text = path.string();
@@ -51,8 +51,8 @@ int descriptor_named(const fs::path& path) {
   return -1;
 }
 
-// `path` with symbolic links followed, whether the file exists or not: renaming onto a link would
-// replace the link.
+// Returns `path` with symbolic links followed, whether the file exists or not: renaming onto a link
+// would replace the link.
 fs::path resolve(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks && descriptor_named(path) < 0 && fs::is_symlink(path, error);

@@ -34,7 +34,7 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // The open file's descriptor, for a lock or permissions before the file has its name.
+  // Returns the open file's descriptor, for a lock or permissions before the file has its name.
   int descriptor() const { return file_.get(); }
   // Flushes to disk and renames the file to its own name, replacing an existing one.
   void commit();

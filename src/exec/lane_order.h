@@ -39,7 +39,7 @@ class LaneOrder {
   void fork(NodeId node);
   // Ends a batch in which a run failed, so that later collectives are not held back.
   void close_batch();
-  // The events: 2k of lane 0 before the k-th batch beside it, 2k + 1 of the end of that batch.
+  // Return an event's number: on lane 0 before the k-th batch beside it, and at that batch's end.
   static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
   static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
 

@@ -37,7 +37,7 @@ class PlanGuard {
     std::int64_t first = 0, bytes = 0;
   };
   std::vector<Range> watched_ranges() const;
-  // The watched ranges of place `index`; -1: none.
+  // Returns the watched ranges of place `index`; -1: none.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
   // Takes what the place holds now as its right content.

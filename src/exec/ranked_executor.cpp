@@ -30,8 +30,8 @@ std::uint64_t identity_of(const Program& program) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16) | 1;
 }
 
-// The executor of this process's rank. Throws unless every process has made one, of the same
-// program.
+// Returns the executor of this process's rank. Throws unless every process has made one, of the
+// same program.
 std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, const Program& program,
                                            Processes& processes) {
   std::unique_ptr<Executor> out;

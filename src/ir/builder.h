@@ -60,7 +60,7 @@ class Builder {
 
   Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }
-  // A handle to an existing value of this builder.
+  // Returns a handle to an existing value of this builder.
   Val at(ValueId id) { return {this, id}; }
 
   // Returns the program; the builder is empty afterwards.

@@ -10,7 +10,7 @@ namespace tracestep {
 
 inline constexpr std::string_view kLayersPath = "layers";
 
-// The path of a layer: "layers.3".
+// Returns the path of a layer: "layers.3".
 inline std::string layer_path(std::int64_t index) {
   return std::string(kLayersPath) + "." + std::to_string(index);
 }

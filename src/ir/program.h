@@ -128,7 +128,7 @@ struct Program {
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   const Type& type(ValueId id) const { return value(id).type; }
-  // The leaf or output called `name`; kNoValue: there is none.
+  // Return the leaf or output called `name`; kNoValue: there is none.
   ValueId find_leaf(std::string_view name) const;
   ValueId find_output(std::string_view name) const;
 };
@@ -146,11 +146,11 @@ bool is_view(const Program& program, ValueId value);
 // (several if it spans parts of a block); none if a node computes it.
 std::vector<ValueId> leaves_of(const Program& program, ValueId value);
 
-// The number of elements from the first to the last one of a tensor with these strides, both
-// included.
+// Returns the number of elements from the first to the last one of a tensor with these strides,
+// both included.
 std::int64_t extent_of(const Shape& shape, const Strides& strides);
 
-// The model path that owns a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
+// Returns the model path of a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
 std::string component_path(std::string_view parameter);
 
 // The state that holds a low-precision copy of a parameter for matrix products: "shadow.NAME".
@@ -161,7 +161,7 @@ std::string shadow_name(std::string_view parameter);
 // is 0 if the codes are not those of the current weights (passes/form_passes.h, keep_codes).
 inline constexpr std::string_view kFoundPrefix = "codes.found.";
 
-// The number of elements in all parameters.
+// Returns the number of elements in all parameters.
 std::int64_t parameter_count(const Program& program);
 
 }  // namespace tracestep

@@ -59,7 +59,7 @@ bool ModelConfig::takes_tiles() const {
 
 namespace {
 
-// The shortest pattern that gives the same letter to each layer when it is repeated.
+// Returns the shortest pattern that gives the same letter to each layer when it is repeated.
 std::string shortest_pattern(std::string letters, std::int64_t layers) {
   if (layers > 0 && std::ssize(letters) > layers) letters.resize(static_cast<std::size_t>(layers));
   const auto repeats = [&](std::size_t size) {

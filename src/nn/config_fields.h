@@ -23,7 +23,7 @@ class Fields {
   Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
       : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
-  // The member; nullptr if it is missing or null.
+  // Returns the member; nullptr if it is missing or null.
   const Json* find(std::string_view key);
 
   std::int64_t integer(std::string_view key, std::int64_t usual, std::int64_t most = kMostSize);

@@ -183,7 +183,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
 
 namespace {
 
-// At most eight of the names, as "a, b, ...".
+// Returns at most eight of the names, as "a, b, ...".
 std::string listed(std::vector<std::string> names) {
   constexpr std::size_t kShown = 8;
   if (names.size() > kShown) {

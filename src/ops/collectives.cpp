@@ -35,7 +35,7 @@ std::int64_t ranks_of(const OpCall& c) {
   return group.ranks;
 }
 
-// The type of one rank's part, which is a vector.
+// Returns the type of one rank's part, which is a vector.
 std::vector<Type> part_type(const OpCall& c) {
   rules::require_floating(c, 0);
   return {{c.inputs[0].dtype, {part_count(c.inputs[0].count(), ranks_of(c))}}};

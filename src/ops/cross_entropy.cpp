@@ -37,7 +37,7 @@ std::vector<AttrDef> loss_attrs() {
           ignore_index_attr()};
 }
 
-// `rows` without the columns of padding, which do not count.
+// Returns `rows` without the columns of padding, which do not count.
 Val counted(const Val& rows, const Attrs& attrs) {
   const std::int64_t columns = loss_columns(attrs, rows.dim(1));
   return columns == rows.dim(1) ? rows : slice(rows, 1, 0, columns);

@@ -10,8 +10,8 @@
 
 namespace tracestep::ops {
 
-// The random words of the four elements from 4·group on. `batch`: the number of the batch in the
-// run.
+// Returns the random words of the four elements from 4·group on. `batch`: the number of the batch
+// in the run.
 constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::uint64_t group) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };

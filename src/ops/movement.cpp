@@ -9,8 +9,8 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// The strides that make `from` (shape, strides) a view of shape `to`; nullopt: it needs a copy.
-// Dimensions are matched in groups of equal product; each group must be walkable with one stride.
+// Returns the strides that make `from` (shape, strides) a view of shape `to`; nullopt: it needs a
+// copy. Dimensions match in groups of equal product, each walkable with one stride.
 std::optional<Strides> reshaped_strides(const Shape& from, const Strides& strides,
                                         const Shape& to) {
   if (from.product() == 0) return contiguous_strides(to);

@@ -24,7 +24,7 @@ void require_step_size(const OpCall& c, int i) {
   if (c.inputs[static_cast<std::size_t>(i)].shape != Shape{2}) rules::require_shape(c, i, {});
 }
 
-// True if the call rounds a parameter of this dtype at random.
+// True if the call rounds a parameter of this dtype stochastically.
 bool rounds_weight(const Attrs& attrs, DType dtype) {
   return attrs.flag("rounds_weight") && dtype == DType::kBF16;
 }

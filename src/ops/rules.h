@@ -21,7 +21,7 @@ void require_attention_operands(const OpCall& call, int q);
 // Returns `axis`, which may be negative, counted from the front.
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 
-// The dtype in which sums and statistics are kept: f64 for f64, otherwise f32.
+// Returns the dtype in which sums and statistics are kept: f64 for f64, otherwise f32.
 DType accumulation_dtype(DType dtype);
 
 // --- type rules --------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ std::vector<Type> same_type(const OpCall& call);
 // Requires operands of one dtype that differ in the size of `axis` at most; the result has all
 // their entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
-// As concatenated(), along the attribute `axis`.
+// Does as concatenated(), along the attribute `axis`.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- shapes of norms over the last axis ---------------------------------------------------------

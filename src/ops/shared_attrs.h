@@ -8,7 +8,7 @@
 
 namespace tracestep::ops {
 
-// The attribute `lane`, for ops whose calls may run at the same time as other nodes
+// Returns the attribute `lane`, for ops whose calls may run at the same time as other nodes
 // (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),

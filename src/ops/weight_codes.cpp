@@ -106,7 +106,7 @@ std::vector<Donation> refresh_donations(const Attrs&, std::size_t inputs) {
   return out;
 }
 
-// The bytes read where the codes still fit: `found` and the magnitudes.
+// Returns the bytes read where the codes still fit: `found` and the magnitudes.
 std::int64_t refresh_bytes_read(const OpCall& c) {
   std::int64_t out = c.inputs[0].bytes();
   for (std::size_t i = 1; i < c.inputs.size(); i += kGroup) out += c.inputs[i + 1].bytes();

@@ -40,7 +40,7 @@ struct Place {
   std::filesystem::path kernel_cache = {};
 
   bool is_tuned() const { return tune || !tune_file.empty(); }
-  // The file that stores the chosen kernels.
+  // Returns the file that stores the chosen kernels.
   std::filesystem::path tuning_path() const {
     return tune_file.empty() ? "tracestep-tuning.json" : tune_file;
   }

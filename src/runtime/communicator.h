@@ -43,8 +43,8 @@ class Communicator {
   // Joins the parts of all ranks into y: [whole].
   virtual void all_gather(const TensorRef& part, const TensorRef& y) = 0;
 
-  // This rank's communicator in its subgroup; this communicator itself if the subgroup has all
-  // ranks. All ranks must ask for the same groups in the same order, and not while one is in a
+  // Returns this rank's communicator in its subgroup; this communicator itself if the subgroup has
+  // all ranks. All ranks must ask for the same groups in the same order, and not while one is in a
   // call. Bytes that the subgroup receives count here too, and it ends with this group.
   virtual Communicator& among(const RankGroup& group) = 0;
 
@@ -56,13 +56,13 @@ class Communicator {
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // The bytes that this rank has received from the others.
+  // Returns the bytes that this rank has received from the others.
   virtual std::int64_t received_bytes() const = 0;
   // Ends the calls of all ranks, waiting and future ones, with GroupEnded.
   virtual void end() = 0;
   // Makes an ended group usable again. No rank may be in a call.
   virtual void restart() = 0;
-  // All processes of the group; nullptr if its ranks are threads of this process.
+  // Returns all processes of the group; nullptr if its ranks are threads of this process.
   virtual Processes* processes() const { return nullptr; }
 };
 

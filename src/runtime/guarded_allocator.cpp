@@ -12,8 +12,8 @@
 namespace tracestep {
 namespace {
 
-// The bytes of a guard zone: more than any SIMD vector has, and an odd multiple of the alignment,
-// so that kernels that rely on a larger alignment fail.
+// Returns the bytes of a guard zone: more than any SIMD vector has, and an odd multiple of the
+// alignment, so that kernels that rely on a larger alignment fail.
 constexpr std::int64_t zone_bytes(std::int64_t alignment) {
   return (alignment < 256 ? 5 : 3) * alignment;
 }

@@ -56,7 +56,7 @@ class GuardedAllocator final : public AccountedAllocator {
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);
-  // The smallest range that contains all bytes that differ from the pattern; nullopt: none differ.
+  // Returns the smallest range with all bytes that differ from the pattern; nullopt: none differ.
   std::optional<ByteRange> changed(const std::byte* begin, std::int64_t bytes,
                                    std::uint16_t pattern) const;
   Damage damage_of(const Block& block, bool freed) const;

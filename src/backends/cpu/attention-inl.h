@@ -22,8 +22,8 @@ static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::k
 static_assert(kRows <= AttentionPlan::kTallestStrip && kColumns <= AttentionPlan::kWidestStrip);
 
 constexpr std::int64_t kAligned = AttentionPlan::kAligned;
-// 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of degree 6
-// in r (relative error 2e-9), and n added to the exponent bits. Scores are kept in units of log 2.
+// Returns 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of
+// degree 6 in r (error 2e-9), and n added to the exponent bits. Scores are in units of log 2.
 HWY_INLINE V exp2(V x) {
   const D d;
   const DU du;
@@ -98,7 +98,7 @@ struct Sight {
   std::int64_t keys_until(std::int64_t end) const {
     return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
   }
-  // The columns in front of those that see key `key` of the tile, and the end of those that see it.
+  // Return how many columns are in front of those that see key `key`, and the end of those that do.
   std::int64_t columns_before(std::int64_t key) const {
     return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
   }

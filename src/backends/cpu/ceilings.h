@@ -36,7 +36,7 @@ struct CpuCeilings {
   double fma_gflops = 0;  // float32 multiply-add, all threads
   std::vector<BandwidthCeiling> bandwidths;
   std::vector<ProductCeiling> products;
-  // The time that products of `dtype` would take at the peak, over the time that they took.
+  // Returns the time that products of `dtype` would take at the peak, over the time that they took.
   double weighted_share(DType dtype) const;
 };
 

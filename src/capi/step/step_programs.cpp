@@ -82,8 +82,8 @@ Program passed(const Program& forward, const RunSpec& run, const StepOptions& op
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
-// A program that updates the store's parameters by its gradients; with `is_summed`, these are
-// outputs, so that ranks have them summed.
+// Returns a program that updates the store's parameters by its gradients; with `is_summed`, these
+// are outputs, so that ranks have them summed.
 Program updates_of(const Store& store, bool is_summed) {
   Builder b("update");
   for (const std::string& name : store.names(LeafKind::kParameter)) {

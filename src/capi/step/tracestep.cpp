@@ -67,7 +67,7 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-// As guarded(), with the session's lock held and its device current.
+// Does as guarded(), with the session's lock held and its device current.
 template <class Act>
 int in_session(StepSession* session, const Act& act) noexcept {
   return guarded([&] {

@@ -111,7 +111,7 @@ struct Rsqrt {
     return rsqrt(x);
   }
 };
-// 1 + e^-x; a computing type may overload it, as vectors do with a faster version.
+// Returns 1 + e^-x; a computing type may overload it, as vectors do with a faster version.
 template <class V>
 TRACESTEP_FUNCTION V one_plus_exp_of_minus(V x) {
   return constant(x, 1.0f) + exp(constant(x, 0.0f) - x);

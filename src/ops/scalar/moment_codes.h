@@ -56,9 +56,9 @@ struct MomentCode {
   static constexpr float kLeast = 2.0f / static_cast<float>(1u << Moment::kTop);
   static constexpr unsigned kBase = static_cast<unsigned>(127 - Moment::kTop) << 23;
 
-  // The code of a number, in the lower 8 bits. The lower 16 bits of `noise` decide between the two
-  // neighbours of x; an exact number keeps its value. A v that is not zero never gets the code of
-  // zero, with which the weight would move by m / eps.
+  // Returns the code of a number, in the lower 8 bits. The lower 16 bits of `noise` decide between
+  // the two neighbours of x; an exact number keeps its value. A v that is not zero never gets the
+  // code of zero, with which the weight would move by m / eps.
   template <class V, class U>
   TRACESTEP_FUNCTION U operator()(V x, V inverse_scale, U noise) const {
     const V y = abs(x) * inverse_scale, zero = constant(x, 0.0f);
@@ -75,7 +75,7 @@ struct MomentCode {
 
 template <class Moment>
 struct MomentFromCode {
-  // The number of a code. `code`: in the lower 8 bits; the others are zero.
+  // Returns the number of a code. `code`: in the lower 8 bits; the others are zero.
   template <class V, class U>
   TRACESTEP_FUNCTION V operator()(U code, V scale) const {
     using Code = MomentCode<Moment>;
