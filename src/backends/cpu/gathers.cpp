@@ -176,7 +176,7 @@ void put_along_kernel(const KernelCall& call) {
   });
 }
 
-// Writes the index of each row's first largest number; in result 1, -1 if any is not finite.
+// Writes the first index of a row's largest number; the second result is -1 if one is not finite.
 template <class T>
 void greedy_tokens(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
