@@ -25,7 +25,7 @@ class MemorySource {
   virtual bool host_accessible() const { return true; }
   // True for memory of the host, whether page-locked for a device or not.
   virtual bool is_of_host() const { return host_accessible(); }
-  // Returns the alignment in bytes that kernels may rely on, and to which guarded allocators align.
+  // Returns the alignment in bytes that kernels may rely on; guarded allocators align to no more.
   virtual std::int64_t block_alignment() const { return 64; }
   // True if set_bytes, copy_in and copy_out work; they wait for all work issued before.
   virtual bool host_copies() const { return false; }

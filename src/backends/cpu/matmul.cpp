@@ -368,8 +368,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
 }
 
-// Computes all blocks of a panel. First all threads pack the operand that they share: a, or b if
-// `packs_b` says that the panel before did not have it, too.
+// Computes all blocks of a panel. First all threads pack the operand that they share: a, or b,
+// unless the panel before had the same b (`packs_b` is false).
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
   if (plan.shares_a) {
