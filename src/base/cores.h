@@ -5,11 +5,11 @@
 
 namespace tracestep {
 
-// The numbers of these cores; empty if the kernel does not report them.
+// Returns the numbers of the cores that this process may run on; empty: the kernel reports none.
 const std::vector<int>& allowed_core_numbers();
 
-// The number of these cores, at least 1; if the kernel does not report them, that of all cores of
-// the machine.
+// Returns how many cores this process may run on, at least 1; if the kernel does not report it, how
+// many the machine has.
 int allowed_cores();
 
 }  // namespace tracestep

@@ -22,7 +22,7 @@ class Dims {
   explicit Dims(std::span<const std::int64_t> dims) {
     for (std::int64_t d : dims) push_back(d);
   }
-  // `rank` entries, all equal to `value`.
+  // Returns `rank` entries, all equal to `value`.
   static Dims filled(int rank, std::int64_t value) {
     Dims out;
     for (int i = 0; i < rank; ++i) out.push_back(value);
@@ -33,7 +33,7 @@ class Dims {
   bool empty() const { return rank_ == 0; }
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
   std::int64_t& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
-  // An entry counted from the end: back(0) is the last one.
+  // Returns an entry counted from the end: back(0) is the last one.
   std::int64_t back(int i = 0) const { return (*this)[rank_ - 1 - i]; }
   const std::int64_t* begin() const { return dims_.data(); }
   const std::int64_t* end() const { return dims_.data() + rank_; }
@@ -45,7 +45,7 @@ class Dims {
     dims_[static_cast<std::size_t>(rank_++)] = d;
   }
 
-  // The product of the entries; 1 when empty.
+  // Returns the product of the entries; 1 when empty.
   std::int64_t product() const {
     std::int64_t n = 1;
     for (std::int64_t d : *this) n *= d;
@@ -56,7 +56,7 @@ class Dims {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());
   }
 
-  // The entries as text: "[4,128,768]".
+  // Returns the entries as text: "[4,128,768]".
   std::string str() const;
 
  private:
@@ -70,7 +70,7 @@ using Shape = Dims;
 // Strides in elements, not bytes; 0 for a broadcast dimension.
 using Strides = Dims;
 
-// Row-major strides of `shape`.
+// Returns the row-major strides of `shape`.
 Strides contiguous_strides(const Shape& shape);
 // True when `strides` walk `shape` in row-major order without holes (the strides of empty tensors
 // and of dimensions of size 1 are ignored).

@@ -46,7 +46,7 @@ class FileHandle {
 // the errno of the failure.
 int make_private_folders(const std::filesystem::path& path);
 
-// A cheap value: copies share the handle.
+// An open folder. Copies are cheap: they share the handle.
 class Directory {
  public:
   enum class Kind { kFolder, kFile, kLink, kOther };
@@ -56,15 +56,15 @@ class Directory {
   // stated otherwise.
   static std::optional<Directory> open(const std::filesystem::path& path,
                                        ErrorCode failure = ErrorCode::kOutput);
-  // The member `name`, which must be a folder and not a symbolic link. Throws.
+  // Opens the member `name`, which must be a folder and not a symbolic link; throws if it is not.
   Directory open_folder(const std::string& name) const;
 
   const std::filesystem::path& path() const { return path_; }
-  // The descriptor, for calls such as faccessat(2); valid as long as this object.
+  // Returns the descriptor, for calls such as faccessat(2); valid as long as this object.
   int fd() const { return handle_->get(); }
-  // The names of all members in no particular order, without "." and "..". Throws.
+  // Returns the names of all members in no particular order, without "." and "..". Throws.
   std::vector<std::string> names() const;
-  // The kind of the member itself, a link not being followed; nullopt when there is no such member.
+  // Returns the kind of the member itself, no link being followed; nullopt: it does not exist.
   std::optional<Kind> kind_of(const std::string& name) const;
   bool has(const std::string& name) const { return kind_of(name).has_value(); }
 
@@ -96,8 +96,8 @@ class Directory {
   std::shared_ptr<const FileHandle> handle_;
 };
 
-// A member of `parent` to write a folder's files to: made anew, and removed at the end unless it
-// was renamed. Errors: kOutput.
+// A new folder in `parent` for files that are still being written, in place of a member `name`; the
+// destructor removes it unless it was renamed. Throws Error{kOutput}.
 class TemporaryFolder {
  public:
   TemporaryFolder(const Directory& parent, std::string name)

@@ -24,7 +24,7 @@ enum class DType : std::uint8_t {
 };
 TRACESTEP_WORDS(DType, "f64", "f32", "bf16", "f16", "f8e4m3", "f8e5m2", "i64", "i32", "u8", "bool");
 
-// Bytes per element.
+// Returns the bytes of an element.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::kF64:

@@ -21,8 +21,8 @@
 
 namespace tracestep {
 
-// True if `value` is an enumerator of its type. The compiler writes other values as a number,
-// "(tracestep::Order)2", into the name of the function.
+// True if `value` is an enumerator of its type: in the name of this function the compiler writes
+// any other value as a number, "(tracestep::Order)2".
 template <auto value>
 constexpr bool is_enumerator() {
   const std::string_view text = __PRETTY_FUNCTION__;
@@ -51,8 +51,8 @@ inline constexpr auto kAll = [] {
   return out;
 }();
 
-// The word of an enumerator for which `words` has one each, as TRACESTEP_WORDS has them: for words
-// that stand in one place only. Gives "?" for a number that is no enumerator.
+// Returns the word of an enumerator; `words` has one for each, as TRACESTEP_WORDS has them. It is
+// for words that stand in one place only. Returns "?" for a number that is no enumerator.
 template <class E, std::size_t n>
 constexpr std::string_view word_of(E value, const std::string_view (&words)[n]) {
   static_assert(has_enumerators<E, n>, "one word for each enumerator");
@@ -60,14 +60,14 @@ constexpr std::string_view word_of(E value, const std::string_view (&words)[n]) 
   return i < n ? words[i] : "?";
 }
 
-// The word of an enumerator; "?" for a number that is no enumerator.
+// Returns the word of an enumerator; "?" for a number that is no enumerator.
 template <HasWords E>
 constexpr std::string_view name_of(E value) {
   const auto i = static_cast<std::size_t>(value);
   return i < kWords<E>.size() ? kWords<E>[i] : "?";
 }
 
-// The enumerator with this word; nullopt: there is none.
+// Returns the enumerator with this word; nullopt: there is none.
 template <HasWords E>
 constexpr std::optional<E> named(std::string_view word) {
   for (const E value : kAll<E>) {

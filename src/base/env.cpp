@@ -47,7 +47,7 @@ constexpr Variable kTerm = {"TERM", "dumb: no progress line", "as the terminal s
 constexpr std::array kAll = {kThreads, kNoColor,     kVerify,     kAllocator,
                              kLog,     kKernelCache, kSystemRoot, kTerm};
 
-// The name of the allocator: caching, guarded or plain. Error{kUsage} for any other.
+// Returns TRACESTEP_ALLOCATOR: caching (also if unset), guarded or plain. Throws for another word.
 std::string allocator_name() {
   std::string text = value_of(kAllocator).value_or("caching");
   if (text == "caching" || text == "guarded" || text == "plain") return text;

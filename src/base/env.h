@@ -25,17 +25,17 @@ struct Variable {
   bool is_secret = false;  // True: its value must not be printed.
 };
 
-// Makes `check` of a variable from the accessor that reads it.
+// Reads a variable by `kAccessor`, which throws if the value is malformed; for Variable::check.
 template <auto kAccessor>
 void check_by() {
   (void)kAccessor();
 }
 
-// All variables but those of launchers, in the order of the accessors below.
+// Returns all variables but those of launchers, in the order of the accessors below.
 std::span<const Variable> variables();
 // Throws Error{kUsage} with the variable, its value and what is allowed, if one is malformed.
 void check(std::span<const Variable> variables);
-// The text a variable has now, or nullopt when it is unset or empty.
+// Returns the text a variable has now, or nullopt when it is unset or empty.
 std::optional<std::string> value_of(const Variable& variable);
 
 // Each accessor reads the environment anew and throws Error{kUsage} naming the variable when its
@@ -43,9 +43,9 @@ std::optional<std::string> value_of(const Variable& variable);
 
 // OMP_NUM_THREADS: threads to use; of a list ("4,2") the first entry.
 std::optional<int> threads();
-// NO_COLOR: any non-empty value turns colours off.
+// NO_COLOR: true, for no colours, if it has any value that is not empty.
 bool no_color();
-// TRACESTEP_VERIFY: run the verifier after every pass; on by default in builds with assertions.
+// TRACESTEP_VERIFY: true if passes are verified; unset: only in builds with assertions.
 bool verify_after_every_pass();
 // TRACESTEP_ALLOCATOR: true for the guarded allocator, which never reuses memory and fills guard
 // bytes around each block with a pattern.
@@ -59,7 +59,7 @@ LogLevel log_level();
 std::string kernel_cache();
 // TRACESTEP_SYSTEM_ROOT: the folder in which the host's memory is looked up (base/host_memory.h).
 std::string system_root();
-// TERM=dumb: the terminal cannot rewrite a line.
+// TERM: true for "dumb", a terminal that cannot rewrite a line.
 bool dumb_terminal();
 // TRACESTEP_COMM_TIMEOUT: seconds after which a rank that does not come to a collective has failed.
 double comm_timeout_s();

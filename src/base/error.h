@@ -26,7 +26,7 @@ enum class ErrorCode {
   kNotFinite,    // 8: training met an infinity or a NaN
 };
 
-// The process exit status for `code`.
+// Returns the process exit status for `code`.
 int exit_code(ErrorCode code);
 
 // What an error is about: `kind` for code that has to decide, and the text for people.
@@ -56,7 +56,7 @@ inline About operator""_field(const char* name, std::size_t size) {
 // with_options() replaces the marks in a text that is shown.
 #define TRACESTEP_OPTION(name) "\x1f" #name "\x1f"
 
-// Replaces each mark in `text` by `name_of(name)`: a flag, or "option size".
+// Returns `text` with each TRACESTEP_OPTION mark replaced by `name_of(option)`, such as its flag.
 std::string with_options(std::string_view text,
                          const std::function<std::string(std::string_view)>& name_of);
 
@@ -68,13 +68,13 @@ class Error : public std::exception {
   ErrorCode code() const { return code_; }
   About about() const { return {kind_, where_}; }
   const std::string& where() const { return where_; }
-  // The message with its marks, for building another error from this one.
+  // Returns the message with its TRACESTEP_OPTION marks, for building another error from this one.
   const std::string& message() const { return message_; }
   const std::string& hint() const { return hint_; }
-  // The message for people, without the hint; each mark is replaced, by default as in "option
-  // size".
+  // Returns the message for people, without the hint. Each TRACESTEP_OPTION mark is replaced by the
+  // name of its option, by default "option size".
   std::string text() const;
-  // The whole message for people: `[where] text; hint`.
+  // Returns the whole message for people: `[where] text; hint`.
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:

@@ -8,8 +8,8 @@
 
 namespace tracestep {
 
-// A type with 4 exponent bits and 3 mantissa bits. It has no infinities; all bits but the sign set
-// is NaN.
+// A type with 4 exponent bits and 3 mantissa bits. It has no infinities; NaN is the code with all
+// bits set, with either sign.
 struct F8E4M3 {
   static constexpr int kMantissaBits = 3, kBias = 7;
   static constexpr std::uint32_t kLargest = 0x7e;  // 448
@@ -26,7 +26,7 @@ struct F8E5M2 {
 
 namespace float8 {
 
-// 2^e as a float32, of e from -126 to 127.
+// Returns 2^e as a float32, for e from -126 to 127.
 constexpr float power_of_two(int e) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(e + 127) << 23);
 }

@@ -21,7 +21,7 @@ class Hash {
   Hash& operator=(const Hash&) = delete;
 
   void add(std::span<const std::byte> bytes);
-  // The hash of what was added so far, as 16 hexadecimal digits.
+  // Returns the hash of what was added so far, as 16 hexadecimal digits.
   std::string text() const;
 
  private:
@@ -29,10 +29,10 @@ class Hash {
   std::unique_ptr<State> state_;
 };
 
-// The hash of `bytes`, as 16 hexadecimal digits.
+// Returns the hash of `bytes`, as 16 hexadecimal digits.
 std::string hash_text(std::span<const std::byte> bytes);
 
-// The hash of all bytes of a file, as 16 hexadecimal digits.
+// Returns the hash of all bytes of a file, as 16 hexadecimal digits.
 std::string hash_file(const InputFile& file);
 
 }  // namespace tracestep

@@ -14,8 +14,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUnlimited = std::int64_t{1} << 60;  // less than version 1 writes for it
 
-// The files of a control group, by version. `cached`: the rows of memory.stat that count what the
-// system gives back when it is short of memory.
+// The names of a control group's files, which differ between versions 1 and 2. `cached`: the rows
+// of memory.stat that count memory which the system takes back when it is short of it.
 struct GroupFiles {
   const char* limit;
   const char* used;
@@ -26,12 +26,12 @@ const GroupFiles kFirst{
 const GroupFiles kSecond{
     "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}};
 
-// The least over groups.
+// The least limit of the control groups seen, and the least that one has left, in bytes.
 struct Least {
   std::int64_t limit = kUnlimited, left = kUnlimited;
 };
 
-// The number that a file begins with.
+// Returns the number that a file begins with; nullopt if it begins with none, as with "max".
 std::optional<std::int64_t> number_in(const fs::path& path) {
   std::ifstream file(path);
   std::string text;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> number_in(const fs::path& path) {
   return result.ec == std::errc() ? std::optional(out) : std::nullopt;
 }
 
-// The sum of the rows "NAME NUMBER" with these names.
+// Returns the sum of the numbers in rows "NAME NUMBER" with one of these names.
 std::int64_t sum_of_rows(const fs::path& path, const std::vector<std::string_view>& names) {
   std::ifstream file(path);
   std::int64_t out = 0, number = 0;
@@ -60,7 +60,7 @@ void add_group(const fs::path& folder, const GroupFiles& files, Least& out) {
   out.left = std::min(out.left, std::max<std::int64_t>(0, limit - std::max<std::int64_t>(0, used)));
 }
 
-// Adds the control groups of `folder` and of each folder of `path` below it.
+// Lowers `out` to the limits of the control groups in `folder` and in each folder along `path`.
 void add_groups(fs::path folder, const fs::path& path, const GroupFiles& files, Least& out) {
   add_group(folder, files, out);
   for (const fs::path& part : path.relative_path()) add_group(folder /= part, files, out);

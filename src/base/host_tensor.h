@@ -43,7 +43,7 @@ struct HostTensor {
     const auto count = static_cast<std::size_t>(shape.product());
     return {dtype, shape, std::vector<std::byte>(count * size_of(dtype))};
   }
-  // A copy of `values`; T must be the type that elements of `dtype` are held as.
+  // Returns a copy of `values`; T must be the type that elements of `dtype` are held as.
   template <class T>
   static HostTensor of(DType dtype, const Shape& shape, std::span<const T> values) {
     HostTensor out = zeros(dtype, shape);
@@ -66,7 +66,7 @@ struct HostTensor {
   }
 
  private:
-  // CHECKs that the elements have the type as which they are read, and are `size` bytes in all.
+  // CHECKs that the caller's element type is the tensor's (`same_type`), and the size in bytes.
   void check_access(bool same_type, std::size_t size) const;
 };
 

@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// The index of a node or value in a vector that has an entry for each: parts_[at(id)].
+// Returns the index of a node or value in a vector that has an entry for each: parts_[at(id)].
 constexpr std::size_t at(std::int32_t id) {
   return static_cast<std::size_t>(id);
 }

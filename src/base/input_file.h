@@ -24,15 +24,15 @@ class InputFile {
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
 
-  // Size in bytes at the time it was opened.
+  // Returns the size in bytes at the time the file was opened.
   std::uint64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
 
   // Fills `out` with the bytes from `offset` on; several threads may read at once.
   // Errors: kInput when the file ends before `out` is full, or cannot be read.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
-  // The whole content, for small files. Errors: kInput, also when there are more than `limit`
-  // bytes.
+  // Returns the whole content, for small files. Errors: kInput, also when there are more than
+  // `limit` bytes.
   std::string text(std::uint64_t limit) const;
   // Hands all bytes to `visit` in order, in parts of 1 MiB (the last one may be shorter).
   void for_each_part(const std::function<void(std::span<const std::byte>)>& visit) const;

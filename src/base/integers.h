@@ -5,12 +5,12 @@
 
 namespace tracestep {
 
-// ⌈a / b⌉ for a >= 0, b > 0.
+// Returns ⌈a / b⌉ for a >= 0, b > 0.
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// The least multiple of `unit` that is at least `a`.
+// Returns the least multiple of `unit` that is at least `a`.
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) {
   return ceil_div(a, unit) * unit;
 }

@@ -168,7 +168,7 @@ class Writer {
     out_ += '}';
   }
 
-  // Writes an array; one of scalars (shapes, samples) on one line: a column of numbers is no help.
+  // Writes an array on one line if it has only scalars (a shape, samples), else one element a line.
   void write_array(const Json::Array& items, int depth) {
     const bool flat = std::all_of(items.begin(), items.end(), is_scalar);
     out_ += '[';

@@ -54,16 +54,16 @@ class Json {
   const Array& items() const;
   const Object& members() const;
 
-  // The member `key`, or nullptr; O(members).
+  // Returns the member `key`, or nullptr; O(members).
   const Json* find(std::string_view key) const;
-  // The member `key`; Error{kInput} naming the key when it is missing.
+  // Returns the member `key`; Error{kInput} naming the key when it is missing.
   const Json& at(std::string_view key) const;
-  // The member `key` of an object, added (as null) when missing.
+  // Returns the member `key` of an object, added (as null) when missing.
   Json& operator[](std::string_view key);
   void push_back(Json v);
   std::size_t size() const;
 
-  // The value as JSON text; `indent` < 0 gives one line. NaN and infinities become null.
+  // Returns the value as JSON text; `indent` < 0 gives one line. NaN and infinities become null.
   std::string dump(int indent = -1) const;
   // Parses a text. Throws Error{kInput} with byte position, also for duplicate keys and trailing
   // text. `where` names the file for the message.

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kMaxMessageBytes = 200;
 
-// The library's message without its "[json.exception...] parse error at line...: " head, and cut:
-// it quotes the last token, which may be as long as the file.
+// Returns the library's message without its "[json.exception...] parse error at line...: " head,
+// and cut: it quotes the last token, which may be as long as the file.
 std::string short_message(std::string_view message) {
   if (const std::size_t end = message.find("column "); end != std::string_view::npos) {
     if (const std::size_t colon = message.find(": ", end); colon != std::string_view::npos) {

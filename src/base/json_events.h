@@ -25,7 +25,7 @@ class JsonEvents {
   virtual void end_array() = 0;
 };
 
-// Deeper nesting is refused.
+// The levels of nested arrays and objects that parse_json() accepts.
 inline constexpr std::size_t kMaxJsonDepth = 256;
 
 // Parses a text in at most three times the memory of its longest string. Errors: kInput with the

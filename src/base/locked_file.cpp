@@ -32,7 +32,7 @@ int write_all(int fd, std::string_view text) {
 }
 
 // Tries to lock the file for as long as `patience`. False: another process still has the lock then.
-// Any other failure counts as a lock: the file system has none.
+// Any other failure returns true, because such a file system has no locks.
 bool is_locked_within(int fd, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kPause(10);
   for (;; patience -= kPause) {
@@ -61,8 +61,8 @@ LockedFile::Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// Opens the file and locks it; throws if another process holds the lock too long. False when the
-// file lost its name before it was locked: the process that held the lock has replaced it.
+// Opens the file and locks it; throws if another process holds the lock beyond `patience`. False if
+// the file lost its name before it was locked: the process that held the lock has replaced it.
 bool LockedFile::lock(std::chrono::milliseconds patience) {
   // O_NONBLOCK: it may be a FIFO.
   file_ = Descriptor(

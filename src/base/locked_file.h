@@ -22,12 +22,12 @@ class LockedFile {
   // Removes the file if this object created it and it is still empty.
   ~LockedFile();
 
-  // The whole content. Errors: kInput, also for more than `limit` bytes.
+  // Returns the whole content. Errors: kInput, also for more than `limit` bytes.
   std::string read(std::int64_t limit) const;
   // The members below throw kOutput on failure and then leave the file unchanged. Adds `text` at
   // the end; on return it is on the disk.
   void append(std::string_view text);
-  // Truncates the file to its first `bytes`.
+  // Truncates the file to its first `bytes` bytes.
   void cut(std::int64_t bytes);
   // Replaces the file by one with this content, all or nothing; the new file is locked.
   void replace(std::string_view text);

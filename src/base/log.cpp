@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kRedrawInterval{50};
 constexpr int kDefaultColumns = 80;
 constexpr std::chrono::milliseconds kBetweenLooks{50}, kPatience{500};
-// How long another thread may be in the middle of a message before it is taken to be held up.
+// How long log_at_once() naps between attempts to take the lock, and after how many it gives up.
 constexpr std::chrono::milliseconds kNap{1};
 constexpr int kMostLooks = 100;
 constexpr const char* kEraseLine = "\r\x1b[K";
@@ -36,7 +36,7 @@ int terminal_columns() {
   return size.ws_col;
 }
 
-// The first `columns` characters of a UTF-8 text, each counted as one column.
+// Returns the first `columns` characters of a UTF-8 text, each counted as one column.
 std::string_view cut(std::string_view text, int columns) {
   int seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -53,7 +53,7 @@ bool wait_for_reader(std::chrono::milliseconds limit) {
   return ready > 0 || (ready < 0 && errno != EINTR);
 }
 
-// Waits for a reader until messages may be lost, and then a little.
+// Waits until stderr takes bytes; false after kPatience in which messages may be lost.
 bool wait_as_long_as_allowed() {
   std::chrono::milliseconds waited{0};
   while (!wait_for_reader(kBetweenLooks)) {
@@ -63,7 +63,7 @@ bool wait_as_long_as_allowed() {
   return true;
 }
 
-// Writes to stderr. A pipe that takes bytes takes PIPE_BUF of them without waiting.
+// Writes to stderr, in pieces of PIPE_BUF, which a pipe takes at once, as long as wait() is true.
 template <class Wait>
 void put(std::string_view text, const Wait& wait) {
   while (!text.empty() && wait()) {
@@ -78,7 +78,7 @@ void put(std::string_view text) {
   put(text, wait_as_long_as_allowed);
 }
 
-// The message as a line above the progress line. Needs the lock.
+// Returns the message as a line, with what redraws the progress line below it. Needs the lock.
 std::string line_of(LogLevel level, std::string_view message) {
   return fmt::format("{}{}{}\n{}", progress_text.empty() ? "" : kEraseLine,
                      level == LogLevel::kWarn ? "warning: " : "", message_line(message),

@@ -24,8 +24,8 @@ void log_message(LogLevel level, std::string_view message);
 // Logs from the thread that receives signals: it never waits for a reader of stderr or for another
 // message, and writes nothing where it would have to. Throws nothing.
 void log_at_once(LogLevel level, std::string_view message) noexcept;
-// From a call with true on, a message is left out when nobody has read stderr for half a second:
-// somebody wants the program to end. Until then a message waits, as that of any program does.
+// After a call with true, a message is dropped if nobody has read stderr for half a second, since
+// somebody wants the program to end. Before that, a message waits for its reader without limit.
 void let_messages_be_lost(bool may_be_lost);
 
 template <class... Args>

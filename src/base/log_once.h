@@ -5,7 +5,7 @@
 
 namespace tracestep {
 
-// As log_info(), but only the first time that this process logs this line.
+// Logs `line` as log_info() does, but only the first time in this process.
 void log_once(const std::string& line);
 
 }  // namespace tracestep

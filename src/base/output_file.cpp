@@ -34,8 +34,8 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// The open descriptor of this process that a path names; -1: none. It is written through itself:
-// opened anew, a redirected stdout would be written from its start.
+// Returns the open descriptor of this process that a path names; -1: none. It is written through
+// itself: opened anew, a redirected stdout would be written from its start.
 int descriptor_named(const fs::path& path) {
   if (path == "-") return STDOUT_FILENO;
   const std::string text = path.string();
@@ -51,8 +51,8 @@ int descriptor_named(const fs::path& path) {
   return -1;
 }
 
-// `path` with symbolic links followed, whether the file exists or not: renaming onto a link would
-// replace the link.
+// Returns `path` with symbolic links followed, whether the file exists or not: renaming onto a link
+// would replace the link.
 fs::path resolve(fs::path path) {
   std::error_code error;
   for (int i = 0; i < kMostLinks && descriptor_named(path) < 0 && fs::is_symlink(path, error);
@@ -64,7 +64,7 @@ fs::path resolve(fs::path path) {
   return path;
 }
 
-// The folder of `path`, without what killed processes left there.
+// Opens the folder of `path`, and removes the temporary files that killed processes left there.
 Directory swept_folder_of(const fs::path& path) {
   if (!path.has_filename()) fail_output(path, "the name of a file is missing");
   const auto folder = Directory::open(folder_of(path));
@@ -130,7 +130,7 @@ void OutputFile::begin() {
   create_temporary(&replaced);
 }
 
-// Makes the temporary file, which nobody else may read until it has the permissions of `replaced`.
+// Creates the temporary file: private until it has the permissions of `replaced`, unless nullptr.
 void OutputFile::create_temporary(const struct stat* replaced) {
   for (int i = 0; i < kMostAttempts; ++i) {
     temporary_ = temporary_name();

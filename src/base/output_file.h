@@ -18,9 +18,9 @@ namespace tracestep {
 
 class OutputFile {
  public:
-  // A path that the user gave: a symbolic link is followed, so the link itself stays. Unfinished
-  // temporary files of ended processes in the folder are removed. Creates the temporary file at
-  // once, so that an unwritable path is reported early. The file that is replaced keeps its
+  // Takes a path that the user gave: a symbolic link is followed, so the link itself stays.
+  // Unfinished temporary files of ended processes in the folder are removed. Creates the temporary
+  // file at once, so that an unwritable path is reported early. The file that is replaced keeps its
   // permissions, and its owner where this process may set one. A stream (is_stream) is written to
   // as it is. Errors (all members): kOutput naming the path and the reason; also for an existing
   // file that is_own_or_empty() does not know, where `about` is the field that gave the path.
@@ -34,7 +34,7 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // The open file's descriptor, for a lock or permissions before the file has its name.
+  // Returns the open file's descriptor, for a lock or permissions before the file has its name.
   int descriptor() const { return file_.get(); }
   // Flushes to disk and renames the file to its own name, replacing an existing one.
   void commit();
@@ -56,12 +56,12 @@ bool is_stream(const std::filesystem::path& path);
 // Opens a path that is_stream() for writing; a FIFO only if it has a reader. Throws Error{kOutput}.
 FileHandle open_stream(const std::filesystem::path& path);
 
-// Writes `text` in the same all-or-nothing way.
+// Writes `text` to a file that appears whole or not at all, as an OutputFile does.
 void write_file(const std::filesystem::path& path, std::string_view text);
 void write_file(const Directory& folder, const std::string& name, std::string_view text);
 // Checks that `path` can be written without changing it, before a long run. Errors: as OutputFile.
 void check_writable(const std::filesystem::path& path, const About& about = "file");
-// Checks a folder for files whose names are not known yet.
+// Checks that files can be written in `folder`, for files whose names are not known yet.
 void check_writable_folder(const std::filesystem::path& folder);
 // Lets outputs replace files of other programs from now on.
 void allow_overwriting();

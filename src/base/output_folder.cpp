@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kMostAttempts = 100;
 
-// The folder's path without links and final slash: renaming onto a link would replace the link.
+// Returns the folder's path without links and final slash: renaming would replace a link.
 fs::path place_of(const fs::path& path) {
   std::error_code ignored;
   const fs::path there = fs::canonical(path, ignored);

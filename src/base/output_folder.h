@@ -14,9 +14,9 @@ namespace tracestep {
 
 class OutputFolder {
  public:
-  // A path that the user gave: a symbolic link is followed, the folders above it are made, and what
-  // ended processes left beside it is removed. Creates the temporary folder at once. Errors (all
-  // members): kOutput under `where`, also where there is anything but an empty folder already.
+  // Takes a path that the user gave: a symbolic link is followed, folders above it are made, and
+  // what ended processes left beside it is removed. Creates the temporary folder at once. Errors
+  // (all members): kOutput under `where`, also where there is anything but an empty folder already.
   OutputFolder(const std::filesystem::path& path, About where);
   // Removes the temporary folder, and those that were made above it, unless it was committed.
   ~OutputFolder();
@@ -24,7 +24,7 @@ class OutputFolder {
   OutputFolder& operator=(const OutputFolder&) = delete;
 
   const Directory& folder() const { return *folder_; }
-  // Flushes it to disk and renames it to its own name, unless another process was quicker.
+  // Flushes the folder to disk and renames it to its own name, unless another process was quicker.
   void commit();
 
  private:

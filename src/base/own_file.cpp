@@ -14,7 +14,7 @@ using namespace std::string_view_literals;
 
 constexpr std::size_t kHeadBytes = 4096, kTailBytes = 64;
 
-// White space is left out of both, and of the file: layouts differ in nothing else.
+// What an output begins with and contains, both compared without white space, since layouts differ.
 struct Mark {
   std::string_view begins, holds = {};
 };
@@ -71,8 +71,8 @@ bool has_mark(std::string_view head) {
   });
 }
 
-// True if the text begins as CSV of ours: the first line has quotes around its first name alone,
-// which means nothing to readers and is what no other writer does.
+// True if the text begins as CSV that this program wrote: the first line has quotes around its
+// first name alone, which mean nothing to readers and which no other writer puts there.
 bool has_csv_mark(std::string_view head) {
   const std::string_view line = head.substr(0, head.find("\r\n"));
   if (!line.starts_with('"') || line.size() == head.size()) return false;

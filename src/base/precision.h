@@ -28,13 +28,13 @@ struct Precision {
   friend bool operator==(const Precision&, const Precision&) = default;
 };
 
-// The names: "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32 parameters),
-// "fp8" (bf16 with 8-bit products), "bf16-pure" and "fp16-pure" (everything is stored in that
-// type).
+// Returns the names: "fp32", "tf32", "fp32-split", "bf16" and "fp16" (autocast over float32
+// parameters), "fp8" (bf16 with 8-bit products), "bf16-pure" and "fp16-pure" (everything is stored
+// in that type).
 const std::vector<std::string>& precision_names();
-// The precision of this name; if there is none, Error{kUsage} with `where` and the closest name.
+// Returns the precision of this name; if none has it, Error{kUsage} with `where` and the closest.
 Precision parse_precision(std::string_view where, std::string_view name);
-// The inverse of parse_precision().
+// Returns the name of the precision, which parse_precision() reads.
 std::string name_of(const Precision& precision);
 
 }  // namespace tracestep

@@ -10,7 +10,7 @@ namespace tracestep {
 
 using Uint32x4 = std::array<std::uint32_t, 4>;
 
-// The block cipher Philox4x32 with ten rounds.
+// Encrypts `counter` by the block cipher Philox4x32 with ten rounds.
 // Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 constexpr Uint32x4 philox4x32(Uint32x4 counter, std::array<std::uint32_t, 2> key) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
@@ -34,11 +34,11 @@ constexpr std::uint64_t stream_hash(std::string_view name) {
   return hash;
 }
 
-// The z with P(Z <= z) = 0.5 + q for a standard normal Z, |q| < 0.5; relative error about 1e-16.
-// Taking q instead of the probability keeps both tails exact.
+// Returns the z with P(Z <= z) = 0.5 + q for a standard normal Z, |q| < 0.5; relative error about
+// 1e-16. Taking q instead of the probability keeps both tails exact.
 double normal_quantile(double q);
 
-// The probability that |Z| <= limit for a standard normal Z.
+// Returns the probability that |Z| <= limit for a standard normal Z.
 double normal_mass_within(double limit);
 
 class CounterRng {
@@ -47,7 +47,7 @@ class CounterRng {
       : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
         stream_(stream_hash(stream_name)) {}
 
-  // 128 random bits.
+  // Returns 128 random bits.
   Uint32x4 at(std::uint64_t index) const {
     return philox4x32(
         {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(index >> 32),
@@ -55,22 +55,22 @@ class CounterRng {
         key_);
   }
 
-  // A number in [0, 1), a multiple of 2^-53.
+  // Returns a number in [0, 1), a multiple of 2^-53.
   double uniform(std::uint64_t index) const {
     return static_cast<double>(bits(index) >> 11) * 0x1p-53;
   }
-  // A whole number in [0, bound) for bound > 0; its bias is below bound / 2^64.
+  // Returns a whole number in [0, bound) for bound > 0; its bias is below bound / 2^64.
   std::uint64_t below(std::uint64_t index, std::uint64_t bound) const {
     __extension__ using Wide = unsigned __int128;
     return static_cast<std::uint64_t>((static_cast<Wide>(bits(index)) * bound) >> 64);
   }
-  // A standard normal number.
+  // Returns a standard normal number.
   double normal(std::uint64_t index) const { return normal_quantile(centred(index)); }
-  // Standard normal conditioned on |z| <= limit_sigmas, by the inverse distribution function: one
-  // draw per index, without rejection. For many values make a TruncatedNormal once.
+  // Returns a standard normal number with |z| <= limit_sigmas, by the inverse distribution
+  // function: one draw per index, without rejection. For many values make a TruncatedNormal once.
   double truncated_normal(std::uint64_t index, double limit_sigmas) const;
 
-  // A number uniform in (-0.5, 0.5), symmetric, with both ends excluded: an odd multiple of 2^-53.
+  // Returns a number uniform in (-0.5, 0.5), symmetric, without the ends: an odd multiple of 2^-53.
   double centred(std::uint64_t index) const {
     return (static_cast<double>(bits(index) >> 12) + 0.5) * 0x1p-52 - 0.5;
   }

@@ -17,7 +17,7 @@ class ReadingProgress {
   ReadingProgress(std::string what, std::int64_t total,
                   std::chrono::milliseconds patience = std::chrono::seconds{2});
 
-  // Shows how much is done, for one reading of the clock.
+  // Shows how much is done. A call costs one reading of the clock if there is nothing to show yet.
   void update(std::int64_t done);
 
  private:

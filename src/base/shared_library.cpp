@@ -17,7 +17,7 @@ void* open(const std::string& path) {
   return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
-// The folders in `folder` whose names start with `start`; none where it cannot be read.
+// Returns the folders in `folder` whose names start with `start`; none where it cannot be read.
 std::vector<fs::path> folders_in(const fs::path& folder, std::string_view start) {
   std::vector<fs::path> out;
   std::error_code error;

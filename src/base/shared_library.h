@@ -16,11 +16,11 @@ namespace tracestep {
 void* open_shared_library(const std::string& name,
                           std::span<const std::filesystem::path> folders = {});
 
-// The folders PREFIX/lib/python*/{site,dist}-packages/nvidia/*/lib, sorted, where pip puts
+// Returns the folders PREFIX/lib/python*/{site,dist}-packages/nvidia/*/lib, sorted, where pip puts
 // libraries for a program PREFIX/bin/NAME. Empty if there are none.
 std::vector<std::filesystem::path> python_library_folders(const std::filesystem::path& prefix);
 
-// The library folders of a CUDA toolkit of version `major`, including that of CUPTI.
+// Returns the library folders of a CUDA toolkit of version `major`, including that of CUPTI.
 std::vector<std::filesystem::path> toolkit_library_folders(int major);
 
 }  // namespace tracestep

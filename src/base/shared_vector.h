@@ -11,7 +11,7 @@
 
 namespace tracestep {
 
-// Different copies may be used by different threads, as with std::vector.
+// A list whose copies share memory until one is changed. Threads may each use copies of their own.
 template <class T>
 class SharedVector {
  public:

@@ -11,7 +11,7 @@
 namespace tracestep {
 
 // Calls `work(begin, end)` on ranges that cover [0, count), at the same time on each hardware
-// thread; in one range where there are fewer than `smallest`. `work` must not throw.
+// thread; on one range alone for fewer than `smallest` elements. `work` must not throw.
 template <typename Work>
 void in_shares(std::int64_t count, std::int64_t smallest, const Work& work) {
   const auto workers = static_cast<std::int64_t>(

@@ -6,9 +6,9 @@
 
 namespace tracestep {
 
-// `word` in quotes if it contains anything but letters, digits and -_./,:=+@%.
+// Returns `word` in quotes if it contains anything but letters, digits and -_./,:=+@%.
 std::string shell_quoted(const std::string& word);
-// All `words` so quoted, separated by spaces.
+// Returns all `words`, each as shell_quoted(), separated by spaces.
 std::string shell_quoted(std::span<const std::string> words);
 
 }  // namespace tracestep

@@ -25,10 +25,10 @@ struct Taken {
   Wish wish = Wish::kEnd;
 };
 using Clock = std::chrono::steady_clock;
-// Within this time a signal is one wish: timeout(1) sends it to the program and to its group.
+// A signal that repeats within this time counts once: timeout(1) signals the program and its group.
 constexpr std::chrono::milliseconds kEcho{100};
-// SIGALRM and SIGXCPU are limits of time (`alarm` before exec, `ulimit -S -t`). Of SIGUSR1 and
-// SIGUSR2, job systems send one or the other before a limit.
+// The signals that are taken; those without kSave ask to end. SIGALRM and SIGXCPU are limits of
+// time (`alarm`, `ulimit -S -t`); job systems send SIGUSR1 or SIGUSR2 before a limit.
 constexpr std::array<Taken, 7> kTaken = {{{SIGINT, "SIGINT"},
                                           {SIGTERM, "SIGTERM"},
                                           {SIGHUP, "SIGHUP"},
@@ -78,7 +78,7 @@ bool is_ignored(int number) {
   ::_exit(128 + number);
 }
 
-// Notes a signal to end and passes it to a child; returns the line that confirms it, or nothing.
+// Notes a signal to end and passes it to a child, or ends the process; returns a line to log.
 std::string hear_end(State& shared, const Taken& taken) {
   const bool is_echo = shared.received == taken.number && Clock::now() - shared.received_at < kEcho;
   if (shared.received != 0 && (is_echo || taken.number == SIGXCPU)) return {};
@@ -124,8 +124,8 @@ void* wait_for(void* set) {
   }
 }
 
-// Sets the thread's stack size instead of taking the default from `ulimit -s`, which could keep the
-// program from starting.
+// Starts the thread that waits for the signals, with a stack size of its own: the default is that
+// of `ulimit -s`, which could keep the program from starting.
 void start_waiting(const sigset_t& set) {
   constexpr std::size_t kStackBytes = std::size_t{256} << 10;
   pthread_attr_t attributes;

@@ -19,8 +19,8 @@ namespace tracestep {
 // any other thread exists.
 void take_signals();
 
-// The signal mask from before take_signals(). A child process must start with it, and with the
-// default action for SIGXFSZ and SIGPIPE.
+// Returns the signal mask from before take_signals(). A child process must start with it, and with
+// the default action for SIGXFSZ and SIGPIPE.
 const sigset_t& mask_before_signals();
 
 // Ends the process by SIGPIPE without a message, for when the reader of a result has closed the
@@ -54,9 +54,9 @@ class StopSignal {
   StopSignal& operator=(const StopSignal&) = delete;
 
   bool requested() const { return signal_number() != 0; }
-  // The first signal received that ends the program; 0 when there was none.
+  // Returns the first signal received that ends the program; 0 when there was none.
   int signal_number() const;
-  // The process's exit status after an orderly stop: 128 + the signal; 0 without one.
+  // Returns the process's exit status after an orderly stop: 128 + the signal; 0 without one.
   int exit_status() const { return requested() ? 128 + signal_number() : 0; }
   // Stops this process because of a signal that another process of the run received.
   void take_over(int number) const;

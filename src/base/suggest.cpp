@@ -14,14 +14,14 @@
 namespace tracestep {
 namespace {
 
-// Longer words are not typing errors of a flag; the bound keeps hostile input cheap.
+// The longest word that is compared: a longer one is no typing error of a flag, and costs time.
 constexpr std::size_t kMaxWord = 64;
 
 bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// The word of a flag without its dashes.
+// Returns the word without the dashes in front.
 std::string_view letters_of(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }

@@ -12,28 +12,28 @@
 
 namespace tracestep {
 
-// The least number of insertions, deletions, replacements and swaps of neighbours that turn `a`
-// into `b`, ignoring case.
+// Returns the least number of insertions, deletions, replacements and swaps of neighbours that turn
+// `a` into `b`, ignoring case.
 int edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `word`, if it is near enough to be a typing error (about one error in
-// three letters), or has the word as a part or at its start; the first of several equally near
-// ones.
+// Returns the candidate nearest to `word`, if it is near enough to be a typing error (about one
+// error in three letters), or has the word as a part or at its start; the first of several equally
+// near ones.
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates);
 std::optional<std::string> closest(std::string_view word,
                                    std::span<const std::string_view> candidates);
 
-// The hint "; did you mean X?", or an empty text, to be appended to a message.
+// Returns the hint "; did you mean X?", or an empty text, to be appended to a message.
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-// A name without case and blanks, by which "RTX 5090" and "rtx5090" are the same.
+// Returns a name in one case and without blanks, the same for "RTX 5090" and "rtx5090".
 std::string folded(std::string_view name);
 
 // Throws Error{kUsage} naming `where`, the nearest name and all names, unless `text` is one of
 // `names`.
 void check_choice(const About& where, std::string_view text, std::span<const std::string> names);
 
-// The words of all enumerators of E, as check_choice() takes them.
+// Returns the words of all enumerators of E, as check_choice() takes them.
 template <HasWords E>
 std::vector<std::string> words_of_all() {
   return {kWords<E>.begin(), kWords<E>.end()};

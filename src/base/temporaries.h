@@ -9,8 +9,8 @@
 
 namespace tracestep {
 
-// A random name: ".tracestep-", 16 hexadecimal digits, ".tmp". It does not use the process id,
-// because in containers many programs have id 1.
+// Returns a random name: ".tracestep-", 16 hexadecimal digits, ".tmp". It does not use the process
+// id, because in containers many programs have id 1.
 std::string temporary_name();
 
 // Marks a new temporary file or folder as in use, as long as `handle` is open. False when another

@@ -10,7 +10,7 @@ namespace tracestep {
 
 enum class TextMark : std::uint8_t { kNone, kUtf8, kUtf16Little, kUtf16Big, kUtf32 };
 
-// The byte order mark at the beginning of a text; its first four bytes are enough.
+// Returns the byte order mark at the beginning of a text; its first four bytes are enough.
 TextMark byte_order_mark_of(std::string_view bytes);
 std::size_t size_of(TextMark mark);  // The size of a mark in bytes.
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxQuoted = 40;
 
-// The text as seen, safe to print: shortened, and without control characters.
+// Returns the text as seen, safe to print: shortened, and without control characters.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text.substr(0, kMaxQuoted)) {
@@ -67,7 +67,7 @@ struct Scale {
   const char* unit;
 };
 
-// The value over the largest scale that leaves at least 1 after rounding to two digits.
+// Returns the value, with two decimals, in the largest unit of which it has at least 0.999995.
 std::string scaled(double value, std::span<const Scale> scales, const char* base_unit) {
   const double magnitude = std::abs(value);
   for (const Scale& scale : scales) {
@@ -93,8 +93,8 @@ constexpr std::array<Scale, 6> kFlopScales = {{{1e18, "EFLOP"},
                                                {1e6, "MFLOP"},
                                                {1e3, "kFLOP"}}};
 
-// The bytes that a unit stands for; 0: it is none. A letter alone is a power of 1024, as schedulers
-// of clusters have it.
+// Returns the bytes that a unit stands for; 0: it is none. A letter alone is a power of 1024, as
+// schedulers of clusters have it.
 std::int64_t bytes_of_unit(std::string_view unit) {
   constexpr std::string_view kPrefixes = "KMGT";
   if (unit == "B") return 1;
@@ -106,7 +106,7 @@ std::int64_t bytes_of_unit(std::string_view unit) {
   return out;
 }
 
-// The power of a thousand that the last letter of a count stands for; 0: it is none of them.
+// Returns the power of a thousand that the last letter of a count stands for; 0: for none.
 int power_of(char letter) {
   switch (letter) {
     case 'k':
@@ -153,7 +153,7 @@ struct Product {
   bool is_exact = true;
 };
 
-// The decimal number times a factor; nullopt beyond 63 bits.
+// Returns the number times `factor`, rounded towards zero; nullopt: it is too large.
 std::optional<Product> product(Decimal number, std::int64_t factor) {
   __extension__ using Wide = __int128;
   constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();

@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// A whole number in [min, max]. Errors: kUsage naming `where` (the flag), the text seen and the
+// Parses a whole number in [min, max]. Errors: kUsage naming `where` (the flag), the text and the
 // range, for anything else: `8abc`, `1e3`, ` 4`, `+4`, an empty text, -0, beyond 64 bits.
 std::int64_t parse_int(const About& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
@@ -24,15 +24,15 @@ enum class Thousand : std::uint8_t {
   kBinary,   // --context 4k: 4096
 };
 
-// A count as people write it: what parse_int() takes, "1e3", "10k", "1.5M". Errors: as parse_int,
-// also for what is no whole number, as "1.5" and "1.0001k".
+// Parses a count as people write it: what parse_int() takes, "1e3", "10k", "1.5M". Errors: as
+// parse_int, also for what is no whole number, as "1.5" and "1.0001k".
 std::int64_t parse_count(const About& where, std::string_view text,
                          std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                          std::int64_t max = std::numeric_limits<std::int64_t>::max(),
                          Thousand thousand = Thousand::kDecimal);
 
-// A finite decimal number in [min, max]. Errors: as parse_int, also for `nan`, `inf`, `1e309`,
-// and for -0 where negative numbers are not allowed.
+// Parses a finite decimal number in [min, max]. Errors: as parse_int, also for `nan`, `inf`,
+// `1e309`, and for -0 where negative numbers are not allowed.
 double parse_real(const About& where, std::string_view text,
                   double min = std::numeric_limits<double>::lowest(),
                   double max = std::numeric_limits<double>::max());
@@ -41,20 +41,20 @@ double parse_real(const About& where, std::string_view text,
 // Error{kUsage}, also for a number without a unit, by which people mean gigabytes.
 std::int64_t parse_bytes(const About& where, std::string_view text);
 
-// Bytes as text: "512 B", "1.50 GiB".
+// Returns bytes as text: "512 B", "1.50 GiB".
 std::string format_bytes(std::int64_t bytes);
-// A duration with three or four significant digits: "850 ns", "12.3 µs", "4.56 ms", "1.23 s", "2
-// min 03 s".
+// Returns a duration with three or four significant digits: "850 ns", "12.3 µs", "4.56 ms", "1.23
+// s", "2 min 03 s".
 std::string format_duration_ms(double ms);
-// A count as text: "999", "1.23 k", "128.63 M", "3.41 B" (10^9).
+// Returns a count as text: "999", "1.23 k", "128.63 M", "3.41 B" (10^9).
 std::string format_count(double count);
-// Work as text: "1.23 TFLOP".
+// Returns floating-point operations as text: "1.23 TFLOP".
 std::string format_flops(double flops);
-// A rate as text: "1.23 TFLOP/s".
+// Returns a rate of such operations as text: "1.23 TFLOP/s".
 std::string format_flop_rate(double flops_per_second);
 
-// An exact number of bytes as text, with the largest unit of which it is a whole number: "25MiB",
-// "1536KiB", "7B".
+// Returns an exact number of bytes as text, with the largest unit of which it is a whole number:
+// "25MiB", "1536KiB", "7B".
 std::string exact_bytes(std::int64_t bytes);
 
 }  // namespace tracestep

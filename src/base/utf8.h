@@ -8,16 +8,16 @@
 namespace tracestep {
 
 bool is_utf8(std::string_view text);
-// The position of the first byte that belongs to no character; std::string_view::npos: the text is
-// valid.
+// Returns the position of the first byte that belongs to no character; std::string_view::npos: the
+// text is valid.
 std::size_t find_invalid_utf8(std::string_view text);
 
-// The first character of `text`, and the last: valid UTF-8 that is not empty.
+// Return the first and the last character of `text`, which is valid UTF-8 and not empty.
 std::string_view first_character(std::string_view text);
 std::string_view last_character(std::string_view text);
 
-// `text` with U+FFFD for what is not UTF-8: one for each byte, or for the bytes that begin a
-// character together. Source: The Unicode Standard, section 3.9, U+FFFD substitution of maximal
+// Returns `text` with U+FFFD for what is not UTF-8: one for each byte, or for the bytes that begin
+// a character together. Source: The Unicode Standard, section 3.9, U+FFFD substitution of maximal
 // subparts.
 std::string with_replacements(std::string_view text);
 
@@ -25,20 +25,20 @@ std::string with_replacements(std::string_view text);
 // characters other than newline and tab become \xNN, so that no escape sequence gets through.
 std::string printable(std::string_view text);
 
-// `text` on one line, in valid UTF-8. Invalid bytes and control characters become \xNN; direction
-// marks, which would reorder the characters around them, and line separators become \uNNNN.
+// Returns `text` on one line, in valid UTF-8. Invalid bytes and control characters become \xNN;
+// direction marks, which would reorder characters around them, and line separators become \uNNNN.
 std::string escaped(std::string_view text);
-// `text` with only these marks made visible.
+// Returns `text` with only direction marks and line separators replaced by \uNNNN.
 std::string with_visible_marks(std::string_view text);
 
-// `text` in valid UTF-8, without these marks and without control characters other than newline and
-// tab: their bytes become \xNN, and so does a backslash that would look like such a code.
-// unescaped_bytes() restores the text.
+// Returns `text` in valid UTF-8 without direction marks, line separators and control characters
+// other than newline and tab: their bytes become \xNN, as does a backslash that would look like
+// such a code. unescaped_bytes() restores the text.
 std::string escaped_bytes(std::string_view text);
 std::string unescaped_bytes(std::string_view text);
 
-// As escaped(), with at most `max_bytes` (at least 16): the middle of a longer text is replaced by
-// an ellipsis. For messages, which quote names and values of any length.
+// Does as escaped(), with at most `max_bytes` (at least 16): an ellipsis replaces the middle of a
+// longer text. It is for messages, which quote names and values of any length.
 std::string message_line(std::string_view text, std::size_t max_bytes = 4096);
 
 // True if the user's locale uses UTF-8.

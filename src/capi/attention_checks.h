@@ -9,9 +9,9 @@
 
 namespace tracestep::capi {
 
-// The most rows. With these, sums of a row's number, the offset and the window fit into 32 bits,
-// and so does a number for each tile of 64 rows over all heads; bytes of a tensor with as many rows
-// fit into 64 bits.
+// The most rows of a head and of all heads, and the largest offset: sums of a row's number, the
+// offset and the window fit into 32 bits, and so does a number for each tile of 64 rows over all
+// heads; the bytes of a tensor with as many rows fit into 64 bits.
 constexpr std::int64_t kMostRows = std::int64_t{1} << 29;
 constexpr std::int64_t kMostRowsOfAllHeads = std::int64_t{1} << 36;
 constexpr std::int64_t kMostOffset = std::int64_t{1} << 30;

@@ -13,7 +13,7 @@ namespace cuda = tracestep::cuda;
 
 using tracestep::capi::checked;
 
-// 10 major + minor of the current device, or 0.
+// Returns the current device's compute capability as 10 major + minor; 0: it has none.
 int compute_capability() {
   int device = 0, major = 0, minor = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||

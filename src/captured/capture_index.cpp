@@ -45,7 +45,7 @@ class IndexReader {
     fail_input(where_, "{}", fmt::format(format, std::forward<Args>(args)...));
   }
 
-  // A member that is there and not null; nullptr: it is not.
+  // Returns the member `key`; nullptr if it is missing or null.
   static const Json* given(const Json& object, std::string_view key) {
     const Json* found = object.find(key);
     return found == nullptr || found->is_null() ? nullptr : found;
@@ -141,7 +141,7 @@ class IndexReader {
     }
   }
 
-  // A finite number of at least 0.
+  // Returns the member `key`, a finite number of at least 0; throws if it is not.
   double real(const Json& object, std::string_view key) const {
     const Json& value = member(object, key);
     const double out = value.is_number() ? value.as_double() : -1.0;

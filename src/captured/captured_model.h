@@ -99,14 +99,14 @@ std::shared_ptr<const CapturedModel> captured_at(const std::filesystem::path& fo
 CapturedModel captured_from(const std::string& program, const std::string& index,
                             const std::filesystem::path& folder);
 
-// The forward program with some of its outputs, and without the nodes and inputs that only the
-// others need. Error{kUsage} where the module has no logits and they are asked for.
+// Returns the forward program with some of its outputs, and without the nodes and inputs that only
+// the others need. Error{kUsage} where the module has no logits and they are asked for.
 Program captured_program(const CapturedModel& model, const std::vector<std::string>& outputs);
 
-// The number of elements in the program's parameters, each counted once. Frozen parameters are
-// constants and not counted.
+// Returns the number of elements in the program's parameters, each counted once. Frozen parameters
+// are constants and not counted.
 std::int64_t parameter_count(const CapturedModel& model);
-// The FLOPs of the matrix products in a forward pass.
+// Returns the FLOPs of the matrix products in a forward pass.
 double forward_flops(const CapturedModel& model);
 
 }  // namespace tracestep

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The bytes of all values together: passes add far less than 64 bits count.
+// The most bytes of all values together, so that what passes add cannot exceed 64 bits.
 constexpr double kMaxValueBytes = 0x1p56;
 
 bool is_of_forward(const OpDef& op) {

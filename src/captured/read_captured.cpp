@@ -25,7 +25,7 @@ std::string file_of(const fs::path& folder, const char* name) {
   return (folder / name).string();
 }
 
-// Checks that ids are below the rows of the tables, and the logits of losses, that they index.
+// Throws unless the ids of inputs are below the number of table rows or logits that they index.
 void check_vocabularies(const CapturedModel& model, const std::string& where) {
   const Program& program = model.program;
   const auto input_of = [&](ValueId id) {

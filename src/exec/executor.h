@@ -61,12 +61,12 @@ class Executor {
   // names an output that does not exist.
   virtual void observe(RunObserver observer) = 0;
   virtual const RunObserver& observer() const = 0;
-  // The time from the first kernel's start to the last one's end in the last run, which it waits
-  // for.
+  // Returns the time from the first kernel's start to the last one's end in the last run, which it
+  // waits for.
   virtual std::int64_t device_span_ns() = 0;
-  // An output of the last run, copied to the host; valid until the next run.
+  // Returns an output of the last run, copied to the host; valid until the next run.
   virtual HostTensor output(std::string_view name) const = 0;
-  // A floating rank-0 output as a number.
+  // Returns a floating rank-0 output as a number.
   double scalar(std::string_view name) const;
   // Copies a value to the host; nullopt if it is not alive. During a pause, the results of the node
   // in front of it are alive.
@@ -76,11 +76,11 @@ class Executor {
 
   // True if the launches were captured, so that later runs replay them as one.
   virtual bool is_captured() const { return false; }
-  // The number of kernels, copies and fills in a captured run; nullopt if runs are not captured.
+  // Returns how many kernels, copies and fills a captured run has; nullopt: runs are not captured.
   virtual std::optional<std::int64_t> kernels() const { return {}; }
-  // The launches of a run; each starts one kernel or a few.
+  // Returns how many launches a run has; each starts one kernel or a few.
   virtual std::int64_t launches() const = 0;
-  // The predicted peak of requested bytes, including leaves.
+  // Returns the predicted peak of requested bytes, including leaves.
   virtual std::int64_t predicted_peak_bytes() const = 0;
 };
 
@@ -107,7 +107,7 @@ class Observation {
 // Makes an executor and binds the leaves of `program`, which must be materialized, in `store`.
 // Throws Error{kUsage} if an op or a dtype has no kernel on the device, and OutOfMemory.
 std::unique_ptr<Executor> make_executor(ExecutorKind kind, Store& store, Program program);
-// The predicted peak of an executor of this kind in bytes, without a device.
+// Returns the predicted peak of an executor of this kind in bytes, without a device.
 std::int64_t predicted_peak_bytes(ExecutorKind kind, const Program& program,
                                   const DeviceTraits& traits);
 

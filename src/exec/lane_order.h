@@ -26,20 +26,20 @@ class LaneOrder {
   void forget();
 
  private:
-  // A lane beside lane 0, in a run.
+  // The state of a lane other than lane 0 during a run.
   struct Beside {
     std::size_t last_batch = 0;  // the last one that was begun
     bool is_begun = false;       // it has been used
     bool is_apart = false;       // it has work that lane 0 has not waited for
   };
 
-  // Lets lane 0 wait as the turn says.
+  // Makes lane 0 wait for the batches of other lanes that the turn says.
   void wait(const Turn& turn);
-  // Lets the node's lane wait as its turn says; the first node in a run for all that was issued.
+  // Makes the node's lane wait for what lane 0 has issued, if its turn says so or it is the first.
   void fork(NodeId node);
   // Ends a batch in which a run failed, so that later collectives are not held back.
   void close_batch();
-  // The events: 2k of lane 0 before the k-th batch beside it, 2k + 1 of the end of that batch.
+  // Return an event's number: on lane 0 before the k-th batch beside it, and at that batch's end.
   static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
   static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
 

@@ -15,8 +15,8 @@
 
 namespace tracestep {
 
-// Memory: two copies of the arena on the host. Every launch waits for the device and copies what is
-// watched. Throws DeviceError that names the node, the bytes of the arena and the values in them.
+// Checks each launch of a step against its plan, by two copies of the arena on the host, and waits
+// for the device each time. Throws DeviceError naming the node, the bytes and the values there.
 class PlanGuard {
  public:
   // `arena`: the address of the plan's arena on `device`. All four arguments must outlive the
@@ -37,7 +37,7 @@ class PlanGuard {
     std::int64_t first = 0, bytes = 0;
   };
   std::vector<Range> watched_ranges() const;
-  // The watched ranges of place `index`; -1: none.
+  // Returns the watched ranges of place `index`; -1: none.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
   // Takes what the place holds now as its right content.

@@ -11,7 +11,7 @@ namespace tracestep {
 
 class RankDevices {
  public:
-  // A single device, which must outlive this object.
+  // Has a single device, which must outlive this object.
   explicit RankDevices(Device& first);
   // Adds the other devices of this process. As long as this object lives, each device uses its
   // communicator of `group`, which is in the order of ranks.
@@ -23,7 +23,7 @@ class RankDevices {
 
   const std::vector<Device*>& all() const { return all_; }  // The devices of this process, by rank.
   Device& first() const { return *all_.front(); }
-  // The first device's communicator; nullptr: there is no group.
+  // Returns the first device's communicator; nullptr: there is no group.
   Communicator* group() const { return group_.empty() ? nullptr : group_.front().get(); }
 
  private:

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// The rows of one of several shares; the value itself where it is not to be shared out.
+// Returns the rows of one of `shares` shares; the value itself unless it has rows for all of them.
 TensorView share_of(const TensorView& value, const Type& type, int share, int shares) {
   const bool has_rows = !type.shape.empty() && !value.shape.empty();
   if (!has_rows || value.shape[0] != type.shape[0] * shares) return value;
@@ -30,8 +30,8 @@ std::uint64_t identity_of(const Program& program) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16) | 1;
 }
 
-// The executor of this process's rank. Throws unless every process has made one, of the same
-// program.
+// Returns the executor of this process's rank. Throws unless every process has made one, of the
+// same program.
 std::unique_ptr<Executor> make_with_others(ExecutorKind kind, Store& store, const Program& program,
                                            Processes& processes) {
   std::unique_ptr<Executor> out;

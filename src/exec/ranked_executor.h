@@ -15,8 +15,8 @@ namespace tracestep {
 
 class RankedExecutor final : public Executor {
  public:
-  // The executors of one program on the devices of a group, by rank. There are fewer than ranks in
-  // `choice` if the others are in other processes, or need not run (the null device). `group`: the
+  // Takes the executors of one program on the devices of a group, by rank: fewer than `choice` has
+  // ranks if the others are in other processes, or need not run (the null device). `group`: the
   // first executor's communicator; nullptr: there is none. `only_issues`: the devices are
   // asynchronous.
   RankedExecutor(std::vector<std::unique_ptr<Executor>> executors, const Parallel& choice,

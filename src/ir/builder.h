@@ -53,20 +53,20 @@ class Builder {
   void output(std::string_view name, Val value);
   void update(Val leaf, Val value);
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
-  // Places a parameter or a state; the leaves of one block lie in the same memory.
+  // Sets the memory in which a parameter or a state lies; the leaves of one block lie in the same.
   void set_memory(Val leaf, Memory memory) { mutable_value(leaf).memory = memory; }
   // Makes a leaf a part of a block. Throws Error{kUsage} when it reaches beyond the block.
   void set_part(Val leaf, BlockPart part);
 
   Type type(Val value) const { return program_.type(value.id); }
   const Program& program() const { return program_; }
-  // A handle to an existing value of this builder.
+  // Returns a handle to an existing value of this builder.
   Val at(ValueId id) { return {this, id}; }
 
   // Returns the program; the builder is empty afterwards.
   Program finish();
 
-  // What new nodes inherit.
+  // The path, phase, pass, origins and epoch that new nodes get.
   struct Context {
     std::string path;
     Phase phase = Phase::kForward;

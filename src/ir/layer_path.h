@@ -10,13 +10,13 @@ namespace tracestep {
 
 inline constexpr std::string_view kLayersPath = "layers";
 
-// The path of a layer: "layers.3".
+// Returns the path of a layer: "layers.3".
 inline std::string layer_path(std::int64_t index) {
   return std::string(kLayersPath) + "." + std::to_string(index);
 }
 
-// The block of a path, up to the first part that is a number: "layers.3" for "layers.3.attn",
-// "model.h.3" in a user's module; empty for a path outside of all blocks.
+// Returns the path up to its first part that is a number, which names a block of the model:
+// "layers.3" for "layers.3.attn", "model.h.3" in a user's module. Empty: no part is a number.
 inline std::string_view layer_of(std::string_view path) {
   for (std::size_t start = 0; start < path.size();) {
     const std::size_t end = std::min(path.find('.', start), path.size());

@@ -91,7 +91,7 @@ struct AttrDef {
   std::string doc;
 };
 
-// A call as type rules and cost formulas see it. While types are inferred, `outputs` is empty.
+// A call as type rules and cost formulas get it. While types are inferred, `outputs` is empty.
 struct OpCall {
   const OpDef& op;
   const Attrs& attrs;
@@ -99,8 +99,8 @@ struct OpCall {
   std::span<const Type> outputs;
 };
 
-// A call as gradient rules, decompositions and identities see it. Gradient rules and
-// decompositions add nodes to `builder`.
+// A call as gradient rules, decompositions and identities get it. Gradient rules and decompositions
+// add nodes to `builder`.
 struct OpExpansion {
   Builder& builder;
   const Attrs& attrs;
@@ -231,16 +231,16 @@ bool makes_views(const Program& program, const Node& node);
 // True when the node launches a kernel: its results are neither views nor assembled.
 bool launches(const Program& program, const Node& node);
 
-// The outputs of the node that may take an input's storage, each with that input.
+// Returns the outputs of the node that may take an input's storage, each with that input.
 std::vector<Donation> donations_of(const Node& node);
 
 // Adds an op; the reference stays valid. Throws Error{kUsage} when the name is taken or the
 // record has neither type rule nor name.
 const OpDef& register_op(OpDef op);
-// The op of this name; throws Error{kUsage}, naming the closest op, if there is none.
+// Returns the op of this name; throws Error{kUsage}, naming the closest op, if there is none.
 const OpDef& find_op(std::string_view name);
 const OpDef* find_op_or_null(std::string_view name);
-// All registered ops, in order of registration.
+// Returns all registered ops, in order of registration.
 std::vector<const OpDef*> all_ops();
 
 }  // namespace tracestep

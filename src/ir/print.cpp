@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// The text in quotes, with its quotes and backslashes escaped.
+// Returns the text in quotes, with its quotes and backslashes escaped.
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {

@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// A number for each value: its index among the leaves, followed by the results of nodes.
+// Returns a number for each value, by which programs are compared: leaves first, then results.
 std::vector<std::int32_t> numbers_of(const Program& program) {
   std::vector<std::int32_t> out(program.values.size(), -1);
   std::int32_t next = 0;

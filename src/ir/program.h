@@ -42,8 +42,8 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// A constant is like a parameter that nothing updates: its values are stored, it has no gradient
-// and no states, and no program writes it (a mask, a table, a frozen weight).
+// The kinds of leaves. A constant is like a parameter that nothing updates: it has stored values,
+// no gradient and no states, and no program writes it (a mask, a table, a frozen weight).
 enum class LeafKind : std::uint8_t { kNone, kInput, kParameter, kState, kConstant };
 TRACESTEP_WORDS(LeafKind, "none", "input", "parameter", "state", "constant");
 
@@ -51,7 +51,7 @@ TRACESTEP_WORDS(LeafKind, "none", "input", "parameter", "state", "constant");
 // host's over a bus, more slowly. Only parameters and states can lie in the host's memory.
 enum class Memory : std::uint8_t { kDevice, kHost };
 
-// Kinds of values in the memory report; set by passes, never guessed.
+// What a value is in the memory report; passes set it, and it is never guessed.
 enum class Role : std::uint8_t { kNone, kGradient, kOptimizerState, kWeightCast, kCache };
 TRACESTEP_WORDS(Role, "none", "gradient", "optimizer_state", "weight_cast", "cache");
 
@@ -128,7 +128,7 @@ struct Program {
   const Value& value(ValueId id) const { return values[static_cast<std::size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<std::size_t>(id)]; }
   const Type& type(ValueId id) const { return value(id).type; }
-  // The leaf or output called `name`; kNoValue: there is none.
+  // Return the leaf or output called `name`; kNoValue: there is none.
   ValueId find_leaf(std::string_view name) const;
   ValueId find_output(std::string_view name) const;
 };
@@ -142,26 +142,26 @@ bool covers_base(const Program& program, ValueId value);
 // True when `value` is a view: its producer makes views, and it shares its base's bytes.
 bool is_view(const Program& program, ValueId value);
 
-// The leaves that the value is made of, if it is a leaf or a view of some: several if it spans
-// parts of a block; none if a node computes it.
+// Returns the leaves that make up the value: itself if it is a leaf, those that a view spans
+// (several if it spans parts of a block); none if a node computes it.
 std::vector<ValueId> leaves_of(const Program& program, ValueId value);
 
-// The number of elements from the first to the last one of a tensor with these strides, both
-// included.
+// Returns the number of elements from the first to the last one of a tensor with these strides,
+// both included.
 std::int64_t extent_of(const Shape& shape, const Strides& strides);
 
-// The model path that owns a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
+// Returns the model path of a parameter: "layers.0.attn.q_proj.weight" → "layers.0.attn.q_proj".
 std::string component_path(std::string_view parameter);
 
 // The state that holds a low-precision copy of a parameter for matrix products: "shadow.NAME".
 inline constexpr std::string_view kShadowPrefix = "shadow.";
 std::string shadow_name(std::string_view parameter);
 
-// The prefix of states that say whether the stored codes of weights are valid: 0 if they are not
-// those of the current weights (passes/form_passes.h, keep_codes).
+// The prefix of states that say whether the stored 8-bit codes of weights are valid: such a state
+// is 0 if the codes are not those of the current weights (passes/form_passes.h, keep_codes).
 inline constexpr std::string_view kFoundPrefix = "codes.found.";
 
-// The number of elements in all parameters.
+// Returns the number of elements in all parameters.
 std::int64_t parameter_count(const Program& program);
 
 }  // namespace tracestep

@@ -21,7 +21,7 @@ class Rewriter {
   Rewriter(const Program& from, std::string_view pass);
 
   Builder& builder() { return builder_; }
-  // The new value that replaces `old`.
+  // Returns the new value that replaces `old`.
   Val map(ValueId old) const;
   // True if `old` has a new value already.
   bool has(ValueId old) const { return static_cast<bool>(map_[static_cast<std::size_t>(old)]); }

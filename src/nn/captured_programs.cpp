@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// The program with some of its outputs; throws for a shape or a dtype that it does not have.
+// Returns the program with `outputs` alone; throws for a batch, context or dtype that it lacks.
 Program captured_part(const ModelConfig& config, BatchShape shape, DType weights,
                       const std::vector<std::string>& outputs) {
   const CapturedModel& model = *config.captured;

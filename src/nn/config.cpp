@@ -59,7 +59,7 @@ bool ModelConfig::takes_tiles() const {
 
 namespace {
 
-// The shortest pattern that gives the same letter to each layer when it is repeated.
+// Returns the shortest pattern that gives the same letter to each layer when it is repeated.
 std::string shortest_pattern(std::string letters, std::int64_t layers) {
   if (layers > 0 && std::ssize(letters) > layers) letters.resize(static_cast<std::size_t>(layers));
   const auto repeats = [&](std::size_t size) {
@@ -173,7 +173,7 @@ void validate_pattern(const About& field, const std::string& pattern, const char
              letters[0], letters[1]);
 }
 
-// Checks longrope's factors. `pairs`: of elements of a head that are rotated.
+// Checks longrope's factors. `pairs`: how many pairs of elements of a head are rotated.
 void validate_longrope(const RopeScaling& s, std::int64_t pairs) {
   if (std::ssize(s.near) != pairs || std::ssize(s.far) != pairs) {
     fail_usage("rope_scaling"_field,
@@ -211,7 +211,7 @@ void validate_rope_scaling(const ModelConfig& c) {
   }
 }
 
-// Elements of the weights, biases and norms of a layer.
+// Returns the number of elements in the weights, biases and norms of a layer.
 std::int64_t parameters_of_layer(const ModelConfig& c) {
   const std::int64_t q = c.query_width(), k = c.key_width();
   const std::int64_t norm = c.d_model * (c.norm_bias ? 2 : 1);

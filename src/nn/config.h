@@ -49,7 +49,7 @@ struct RopeScaling {
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-// The scaling as text. "llama3:8:1:4:8192": the name, then factor, low, high, original and
+// Returns the scaling as text. "llama3:8:1:4:8192": the name, then factor, low, high, original and
 // magnitude as far as the kind has them; "longrope:4096:1.19:1:1:1.5:2": original and magnitude,
 // then the two lists.
 std::string name_of(const RopeScaling& scaling);
@@ -113,9 +113,9 @@ struct ModelConfig {
   std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   std::int64_t query_width() const { return heads * head_width(); }
   std::int64_t key_width() const { return key_heads() * head_width(); }
-  // The number of elements of a head that are rotated, which is even.
+  // Returns the number of elements of a head that are rotated, which is even.
   std::int64_t rotated_width() const;
-  // The window of a layer; 0: it sees all tokens up to its own.
+  // Returns the window of a layer; 0: it sees all tokens up to its own.
   std::int64_t window_of(std::int64_t layer) const;
   // True if the layer rotates queries and keys.
   bool rotates(std::int64_t layer) const;
@@ -125,13 +125,13 @@ struct ModelConfig {
   friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
 };
 
-// The reference study's sizes: small, medium, large, xl, 2.7B (2025), xl-2026, 10B (2026), and tiny
-// (4 layers, 256 wide).
+// Returns the reference study's sizes: small, medium, large, xl, 2.7B (2025), xl-2026, 10B (2026),
+// and tiny (4 layers, 256 wide).
 const std::vector<ModelConfig>& model_presets();
-// The preset or published model (nn/families.h) with this name, in any case; nullptr: there is
-// none.
+// Returns the preset or published model (nn/families.h) with this name, in any case; nullptr: there
+// is none.
 const ModelConfig* find_model(std::string_view name);
-// As find_model(); throws Error{kUsage} with the closest name if there is none.
+// Does as find_model(); throws Error{kUsage} with the closest name if there is none.
 ModelConfig preset(std::string_view name);
 
 // Rewrites fields that can say the same in several ways into one: for example, as many heads of
@@ -143,11 +143,11 @@ ModelConfig normalised(ModelConfig config);
 // works on pairs.
 void validate(const ModelConfig& config);
 
-// The number of parameters, by the sizes of all tensors; the reference Transformer's is
-// 2VC + L(4C² + 3CF + 2C) + C.
+// Returns the number of parameters, by the sizes of all tensors; the reference Transformer's is 2VC
+// + L(4C² + 3CF + 2C) + C.
 std::int64_t parameter_formula(const ModelConfig& config);
-// FLOPs of a forward pass's matrix products, with all of each layer's scores: the reference
-// Transformer's are 2BT(4C² + 3CF)L + 2BTCV + 4BT²CL.
+// Returns the FLOPs of a forward pass's matrix products, with all of each layer's scores: for the
+// reference Transformer 2BT(4C² + 3CF)L + 2BTCV + 4BT²CL.
 double forward_flops(const ModelConfig& config, double batch, double context);
 
 }  // namespace tracestep

@@ -13,8 +13,8 @@
 
 namespace tracestep {
 
-// Every reading function returns `usual` if the field is missing or null, and throws Error{kInput}
-// naming `where` and the field for a value of another type.
+// Reads typed fields of a JSON object. The functions return `usual` if the field is missing or
+// null, and throw Error{kInput} naming `where` and the field for a value of another type.
 class Fields {
  public:
   static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
@@ -23,7 +23,7 @@ class Fields {
   Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
       : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
-  // The member; nullptr if it is missing or null.
+  // Returns the member; nullptr if it is missing or null.
   const Json* find(std::string_view key);
 
   std::int64_t integer(std::string_view key, std::int64_t usual, std::int64_t most = kMostSize);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kConfigFile = "config.json";
 
-// Shares of values that training sets to zero, which no program here does.
+// Fields with rates of dropout in training, which no program here applies; a note says so.
 constexpr std::string_view kDropouts[] = {
     "attention_dropout",  "hidden_dropout",    "resid_pdrop",
     "embd_pdrop",         "attn_pdrop",        "embd_dropout",
@@ -76,7 +76,7 @@ std::vector<std::string> known_families() {
 
 namespace {
 
-// How a member says that weights are stored, as "gptq, 4 bits"; empty: no member says so.
+// Returns how the weights are stored, as "gptq, 4 bits", by a field that says it; empty: none does.
 std::string quantization_of(Fields& f) {
   const Json* how = nullptr;
   for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
@@ -109,7 +109,7 @@ void say_part(ReadModel& model) {
   model.is_part = true;
 }
 
-// Reads the text part. The head is tied if either says so; throws if they differ.
+// Reads a multimodal model's text part; throws if both parts say if the head is tied, and differ.
 ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
   ReadModel out = model_of_json(text, where + " text_config");
   Fields whole(json, where, out.unknown);
@@ -183,7 +183,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
 
 namespace {
 
-// At most eight of the names, as "a, b, ...".
+// Returns at most eight of the names, as "a, b, ...".
 std::string listed(std::vector<std::string> names) {
   constexpr std::size_t kShown = 8;
   if (names.size() > kShown) {

@@ -33,7 +33,7 @@ struct ReadModel {
   std::string text = {};  // the file's content
 };
 
-// The values of "model_type" that are read.
+// Returns the values of "model_type" that are read.
 std::vector<std::string> known_families();
 
 // Reads a config.json. Throws Error{kInput} naming `where` for an unknown family, and for
@@ -50,13 +50,13 @@ void require_no_doubts(const ReadModel& model, const std::string& where);
 // Reads the model in a folder with a config.json, or in that file. It gets the name of the folder
 // or file ("custom" if that is the name of another known model). Throws Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
-// As read_model(), but an unchanged file is read only once.
+// Does as read_model(), but an unchanged file is read only once.
 std::shared_ptr<const ReadModel> known_model_at(const std::filesystem::path& path);
 
-// The model that a flag names: a preset or a published model by name, in any case, a path, or the
-// name under which a published model is stored ("meta-llama/Llama-3.1-8B-Instruct", with or without
-// its owner), for which a line says what was found. Throws Error{kUsage} naming `where` for a name
-// that is none of these, and Error{kInput} for a file that is no model.
+// Returns the model that a flag names: a preset or a published model by name, in any case, a path,
+// or the name under which a published model is stored ("meta-llama/Llama-3.1-8B-Instruct", with or
+// without its owner), for which a line says what was found. Throws Error{kUsage} naming `where` for
+// a name that is none of these, and Error{kInput} for a file that is no model.
 ModelConfig model_called(const About& where, const std::string& text);
 
 // A model that is known by name ("llama-3.1-8b"), for planning without a file.
@@ -67,11 +67,11 @@ struct KnownModel {
 };
 const std::vector<KnownModel>& known_models();
 
-// The known model that is stored under this name, with or without an owner before a slash; nullptr:
-// there is none.
+// Returns the known model that is stored under this name, with or without an owner before a slash;
+// nullptr: there is none.
 const KnownModel* stored_as(std::string_view name);
-// The model_type that a name suggests, for a model of a type that is not supported: "mixtral" for
-// "mixtral-8x7b", with or without an owner; empty: none.
+// Returns the model_type that a name suggests, for a model of a type that is not supported:
+// "mixtral" for "mixtral-8x7b", with or without an owner; empty: none.
 std::string_view type_that_is_not_read(std::string_view name);
 
 }  // namespace tracestep

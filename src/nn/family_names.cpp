@@ -14,7 +14,7 @@ namespace {
 // How several tensors of a model here form one tensor in the family's files.
 enum class Joined : std::uint8_t { kNot, kOneAfterAnother, kByHead };
 
-// A module of a layer, or of the model: names without the layer before and ".weight" behind.
+// A module's name here and in a family's files, without the layer in front and ".weight" behind.
 struct Rule {
   std::string_view ours, theirs;
   Joined joined = Joined::kNot;
@@ -83,7 +83,7 @@ Naming naming_of(std::string_view family) {
   return {"model.", "model.layers.", kLlama};
 }
 
-// "layers.3.attn.q_proj.weight" as its layer's part, its module and its kind.
+// The name of a tensor, "layers.3.attn.q_proj.weight", taken apart: layer, module and kind.
 struct Name {
   std::string_view layer, module, kind;  // "layers.3.", "attn.q_proj", ".weight"
 
@@ -114,7 +114,7 @@ bool is_rotated(std::string_view module) {
          module == "attn.k_norm";
 }
 
-// The rows of a family's tensor that are ours: where they begin, and how many there are.
+// A family's tensor: the row where ours begins, its rows in all, and how many of ours form it.
 struct Rows {
   std::int64_t first = 0, all = 0, parts = 0;
 };

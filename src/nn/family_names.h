@@ -24,18 +24,18 @@ struct FamilyTensor {
   // `turned`/2 rows apart in theirs.
   std::int64_t turned = 0;
 
-  // The row of their tensor that is our row `r`.
+  // Returns the row of their tensor that is our row `r`.
   std::int64_t row(std::int64_t r) const;
 };
 
-// For each of our tensors, the one in the files. `family`: a model_type (nn/families.h); `ours`:
-// the shapes of all parameters of `config`. Throws Error{kUsage} for a parameter that the family
-// does not have.
+// Returns for each of our tensors the one in the files. `family`: a model_type (nn/families.h);
+// `ours`: the shapes of all parameters of `config`. Throws Error{kUsage} for a parameter that the
+// family does not have.
 std::map<std::string, FamilyTensor> tensors_in_family(std::string_view family,
                                                       const ModelConfig& config,
                                                       const std::map<std::string, Shape>& ours);
 
-// The prefix of a family's names that a file of the model without its head lacks: "model.".
+// Returns the prefix of a family's names that a file of the model without its head lacks: "model.".
 std::string_view stem_of_family(std::string_view family);
 
 }  // namespace tracestep

@@ -10,7 +10,7 @@ constexpr std::string_view kOfBaseClasses[] = {
 #include "nn/harmless_fields.inc"
 };
 
-// Fields of the classes of families that are read, and of tools that train and run models.
+// Further fields to ignore: of the config classes of known families, and of tools for models.
 constexpr std::string_view kOthers[] = {"initializer_range",
                                         "cls_token_id",
                                         "pretraining_tp",
@@ -42,7 +42,7 @@ constexpr std::string_view kOthers[] = {"initializer_range",
                                         "use_fused_cross_entropy"};
 constexpr std::string_view kPrefixesOfTools[] = {"unsloth_"};
 
-// Words of what every model here does: `false` beside one of them leaves something out.
+// Words in names of what every model here has: `false` for such a field would leave that out.
 constexpr std::string_view kUsualParts[] = {
     "causal",  "rope", "rotary",  "norm",    "norms",  "rms",    "layernorm", "scale",
     "scaling", "gate", "gated",   "glu",     "swiglu", "mlp",    "residual",  "softmax",
@@ -55,7 +55,7 @@ bool is_in(const auto& names, std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-// Says whether `false` switches off what is off here: a name of "use_mrope", and not of "causal".
+// True if `false` in a field of this name changes nothing: so "use_mrope", but not "causal".
 bool is_off_by_false(std::string_view name) {
   if (is_in(kPartsOfOthers, name)) return true;
   for (std::size_t start = 0; start <= name.size();) {

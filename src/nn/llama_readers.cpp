@@ -5,7 +5,7 @@
 namespace tracestep::readers {
 namespace {
 
-// Reads windows, of layers from "max_window_layers" on, where they are switched on.
+// Reads the windows of Qwen, which layers from "max_window_layers" on have if they are switched on.
 void read_qwen_windows(Fields& f, ModelConfig& c, std::int64_t usual_full) {
   const bool is_on = f.flag("use_sliding_window", false);
   const Json* first = f.find("max_window_layers");
@@ -59,7 +59,7 @@ void read_qwen2(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c, 28);
 }
 
-// Reads the text part: its rotation has sections, which are one for a text.
+// Reads Qwen2-VL's text part; its rotation has sections, whose positions are equal in a text.
 void read_qwen2_vl(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   c.rope_theta = 1e6;

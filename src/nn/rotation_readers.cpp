@@ -7,7 +7,7 @@
 namespace tracestep::readers {
 namespace {
 
-// YaRN's factor on cos and sin.
+// Returns YaRN's factor on cos and sin.
 double yarn_magnitude(Fields& f, double factor) {
   const auto of = [factor](double share) {
     return factor <= 1.0 ? 1.0 : 0.1 * share * std::log(factor) + 1.0;
@@ -17,7 +17,7 @@ double yarn_magnitude(Fields& f, double factor) {
   return f.real("attention_factor", usual);
 }
 
-// The numbers of a list with one for each pair of elements that are rotated.
+// Reads a list of factors, one for each pair of elements that are rotated.
 std::vector<double> factors_of(Fields& f, std::string_view key, std::int64_t pairs) {
   const Json* list = f.find(key);
   const auto is_factor = [](const Json& x) {

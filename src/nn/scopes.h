@@ -30,12 +30,12 @@ inline std::string path(std::initializer_list<std::string_view> scopes) {
   return out;
 }
 
-// The scope of a layer: "layers.3".
+// Returns the scope of a layer: "layers.3".
 inline std::string layer(std::int64_t index) {
   return layer_path(index);
 }
 
-// The scope of a feed-forward's activation.
+// Returns the scope of a feed-forward's activation.
 inline std::string_view of_activation(const ModelConfig& model) {
   return model.is_gated && model.activation == Activation::kSilu ? kSwiglu : kActivation;
 }

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// A known model, and others that are stored with its architecture, without their owner.
+// A known model, and another name, without owner, under which its architecture is stored.
 struct Stored {
   std::string_view known, other;
 };
@@ -48,7 +48,7 @@ constexpr Stored kStored[] = {{"llama-2-7b", "Llama-2-7b-hf"},
                               {"pythia-6.9b", "pythia-6.9b-deduped"},
                               {"pythia-12b", "pythia-12b-deduped"}};
 
-// How the tuned and the plain models of a family are told apart, by the end of their names.
+// An ending by which names of a family tell tuned models from plain ones, such as "-instruct".
 struct Ending {
   std::string_view family, ending;
 };
@@ -57,7 +57,7 @@ constexpr Ending kEndings[] = {
     {"gemma2", "-it"},      {"gemma3_text", "-it"}, {"gemma3_text", "-pt"},
     {"olmo2", "-instruct"}, {"olmo2", "-sft"},      {"olmo2", "-dpo"}};
 
-// How names of models begin that people look for and that are of no family here.
+// How names of well-known models of a type that is not read begin, and that type.
 struct Foreign {
   std::string_view beginning, type;
 };
@@ -93,7 +93,7 @@ constexpr Foreign kForeign[] = {{"mixtral", "mixtral (a mixture of experts)"},
                                 {"t5", "t5"},
                                 {"bert", "bert"}};
 
-// The name in lower case, without its owner; "./gpt2" and "/gpt2" are paths.
+// Returns the name in lower case, without its owner; "./gpt2" and "/gpt2" are paths.
 std::string short_name(std::string_view name) {
   const std::size_t slash = name.find('/');
   const bool has_owner = slash != name.npos && slash > 0 && name[0] != '.' && name[0] != '~';

@@ -8,7 +8,7 @@ namespace {
 
 using namespace ops;
 
-// Weights [out, in] that are multiplied by the same input lie side by side in a block.
+// A block of memory with weights [out, in] side by side that are multiplied by the same input.
 class BlockOf {
  public:
   BlockOf(std::string name, std::int64_t in, std::initializer_list<std::int64_t> rows)
@@ -25,7 +25,7 @@ class BlockOf {
   std::int64_t rows(std::size_t index) const { return rows_[index]; }
 
  private:
-  // The elements of a part; unsigned, since too many are refused only when the weight is made.
+  // Returns the elements of a part; unsigned, as too many are refused only when the weight is made.
   std::uint64_t count(std::size_t i) const {
     return static_cast<std::uint64_t>(rows_[i]) * static_cast<std::uint64_t>(in_);
   }
@@ -35,7 +35,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// The place of a bias: biases lie as the rows of their weights do. `in`: the length of these rows.
+// Returns a bias's place: biases lie as the rows of their weights do. `in`: the length of a row.
 BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   if (weight.block.empty()) return {};
   constexpr std::string_view kWeight = ".weight";
@@ -43,7 +43,7 @@ BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   return {block + ".bias", weight.offset / in, weight.count / in};
 }
 
-// The attention of all layers shares these values.
+// What the attention of all layers shares: tables of rotation, documents, positions, caches.
 struct AttentionContext {
   RopeTable table = {}, windowed_table = {};  // the second: of layers with a window
   Val rows = {};  // of the tables of positions, for each token: [T], or [B,T] of packed rows
@@ -111,7 +111,7 @@ class Model {
     return out;
   }
 
-  // The context for rows of documents: positions begin anew with each. Bounds: i64 [B,T].
+  // Returns the context for rows of documents: positions begin anew with each. Bounds: i64 [B,T].
   AttentionContext packed(const DocumentBounds& documents) {
     const Type type = documents.starts.type();
     AttentionContext out = full_context(type.shape[1]);
@@ -122,8 +122,8 @@ class Model {
     return out;
   }
 
-  // The context for decoding, with the tables' rows of the decoded positions. `windowed_position`:
-  // the position where windowed_cache() is short.
+  // Returns the context for decoding, with the tables' rows of the decoded positions.
+  // `windowed_position`: the position where windowed_cache() is short.
   AttentionContext decoded(Val position, Val windowed_position, Val rows, std::int64_t length) {
     AttentionContext out = full_context(length);
     out.position = position;
@@ -150,7 +150,7 @@ class Model {
     return b_.parameter(name, {weights_, shape}, std::move(part));
   }
 
-  // x if `cap` is 0, else cap · tanh(x/cap).
+  // Returns x if `cap` is 0, else cap · tanh(x/cap).
   static Val capped(Val x, double cap) {
     return cap == 0.0 ? x : affine(unary("tanh", affine(x, 1.0 / cap)), cap);
   }
@@ -168,7 +168,7 @@ class Model {
     return add(x, context.rows ? gather(rows, context.rows) : slice(rows, 0, 0, context.length));
   }
 
-  // The norm of x, whose tensors are called `name` before ".weight" and ".bias".
+  // Returns x normalised by the tensors `name`.weight (or `name`.deviation) and `name`.bias.
   Val norm(std::string_view scope_name, Val x, const std::string& name) {
     const auto scope = b_.scope(scope_name);
     return normalised(x, name, c_.d_model);
@@ -191,7 +191,7 @@ class Model {
     return linear(x, w, has_bias ? weight(name + ".bias", {out}, of_bias(part, x.dim(-1))) : Val{});
   }
 
-  // The branch's result for x, with the norms that the model has before and behind the branch.
+  // Returns the branch's result for x, with norms before and behind it as the model has them.
   template <class Branch>
   Val branch_of(Val x, const std::string& layer, std::string_view norm_name, Branch branch) {
     const std::string name = layer + "." + std::string(norm_name);
@@ -267,7 +267,7 @@ class Model {
     return project("output_proj", joined, prefix, c_.d_model, c_.output_bias);
   }
 
-  // Attention of new tokens, whose keys and values are added to the cache. Result: [B,n,H,D].
+  // Returns the attention of new tokens, [B,n,H,D]; their keys and values are added to the cache.
   Val over_cache(std::int64_t index, Val q, Val k, Val v, const AttentionContext& context,
                  const RopeTable& table, const AttentionOptions& options) {
     const bool is_windowed = c_.window_of(index) > 0;

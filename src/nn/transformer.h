@@ -18,7 +18,7 @@
 
 namespace tracestep {
 
-// The logits of tokens: i64 [B,T] → [B,T,V]. `weights`: the dtype that parameters are stored in.
+// Returns the logits of tokens: i64 [B,T] → [B,T,V]. `weights`: the dtype of stored parameters.
 Val transformer_lm(Builder& b, const ModelConfig& config, Val tokens, DType weights = DType::kF32);
 
 struct BatchShape {
@@ -26,7 +26,7 @@ struct BatchShape {
   std::int64_t context = 128;  // T
 };
 
-// The forward program: input "tokens" [B,T]; output "logits" [B,T,V].
+// Returns the forward program: input "tokens" [B,T]; output "logits" [B,T,V].
 Program logits_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 // The loss from which backward starts.
@@ -53,7 +53,7 @@ struct LossOptions {
   double scale = 1.0;
   DType weights = DType::kF32;
 };
-// The loss: inputs "tokens" and, for cross-entropy, "targets" [B,T]; output "loss".
+// Returns the program of the loss: inputs "tokens", perhaps "targets" [B,T]; output "loss".
 Program loss_program(const ModelConfig& config, BatchShape shape, const LossOptions& options = {});
 // The most tokens in a run of decode_program() if caches slide.
 inline constexpr std::int64_t kDecodedAtOnce = 128;
@@ -67,10 +67,10 @@ struct WindowedCache {
 WindowedCache windowed_cache(const ModelConfig& config, std::int64_t context);
 Program slide_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
-// Decoding, `count` = n tokens per run: inputs "tokens" [B,n], "position" of the first of them
-// (rank-0 i64), where caches slide its "windowed_position" in those of layers with a window, and,
-// for more than one, the "positions" [n] of all; states "cache.{i}.k", "cache.{i}.v" [B,H,T,D], T
-// the context or the length of windowed_cache(); output "logits" [B,1,V] of the last.
+// Returns a program that decodes `count` = n tokens per run: inputs "tokens" [B,n], "position" of
+// the first of them (rank-0 i64), where caches slide its "windowed_position" in those of layers
+// with a window, and for n > 1 the "positions" [n] of all; states "cache.{i}.k", "cache.{i}.v"
+// [B,H,T,D], T the context or the length of windowed_cache(); output "logits" [B,1,V] of the last.
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
                        std::int64_t count = 1);
 

@@ -8,7 +8,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// y = x · sigmoid(u(x)): SiLU and GELU differ in u alone.
+// An activation y = x · sigmoid(u(x)); SiLU and GELU differ in u alone.
 struct SigmoidGate {
   std::string name, doc, source, grad_doc;
   Val (*argument)(Val x);          // u
@@ -16,7 +16,7 @@ struct SigmoidGate {
   std::int64_t flops, grad_flops;  // of one element
 };
 
-// The gradient dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u.
+// Returns the gradient dy · s (1 + x (1 - s) du/dx), with s the sigmoid of u.
 Val gate_gradient(const SigmoidGate& gate, Val dy, Val x) {
   const Val s = unary("sigmoid", gate.argument(x));
   const Val rest =
@@ -75,7 +75,7 @@ void register_silu() {
                  .grad_flops = 9});
 }
 
-// u = x (a + b x²), du/dx = a + 3b x².
+// The coefficients of GELU's u = x (a + b x²), of which du/dx = a + 3b x².
 constexpr double kGeluLinear = 1.5957691216057308;  // a = 2√(2/π)
 constexpr double kGeluCubic = 0.07135481627260025;  // b = 0.044715 a
 

@@ -31,7 +31,7 @@ void require_codes(const OpCall& c, int codes, int scale, const Shape& shape) {
   rules::require_shape(c, scale, {coded_blocks(shape.product())});
 }
 
-// --- codes alone -------------------------------------------------------------------------------
+// --- conversion of codes -----------------------------------------------------------------------
 std::vector<Type> moment_codes_type(const OpCall& c) {
   const Shape& shape = c.inputs[0].shape;
   for (int i = 0; i < 3; ++i) {
@@ -103,7 +103,7 @@ std::vector<Type> adamw_8bit_type(const OpCall& c) {
   return out;
 }
 
-// The new p, m, v, m_scale and v_scale of one tensor.
+// Returns the new p, m, v, m_scale and v_scale of one tensor.
 std::vector<Val> updated_group(Expansion e, const AdamwGroups& groups, std::size_t p) {
   const Val weight = e.inputs[p], gradient = e.inputs[p + 1];
   const auto decoded = [&](std::size_t codes, bool first) {
@@ -152,7 +152,7 @@ std::vector<Donation> adamw_8bit_donations(const Attrs& attrs, std::size_t input
   return donated_groups(coded_adamw_groups(attrs, inputs));
 }
 
-// Joins calls of single tensors into one of all.
+// Merges calls for single tensors into one for all, and returns the results of each call.
 std::vector<std::vector<Val>> joined_adamw_8bit(Builder& b, const Attrs& attrs,
                                                 std::span<const JoinedCall> calls) {
   const JoinedCall& first = calls.front();
@@ -169,7 +169,7 @@ std::vector<std::vector<Val>> joined_adamw_8bit(Builder& b, const Attrs& attrs,
   return results_of_each(b.call(find_op("adamw_8bit"), operands, joined), calls.size());
 }
 
-// Operations on an element: the rule's, and three each to read and to write two codes.
+// FLOPs per element: 14 of AdamW's rule, and for both codes three to read and three to write.
 constexpr std::int64_t kOperations = 14 + 2 * (3 + 3);
 
 }  // namespace

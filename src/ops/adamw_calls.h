@@ -8,7 +8,7 @@
 
 namespace tracestep::ops {
 
-// The attributes of the update rule, and those that say which optional operands a call has.
+// Return the attributes of the update rule, and those that say which optional operands a call has.
 std::vector<AttrDef> adamw_factors();
 std::vector<AttrDef> optional_operands();
 
@@ -43,8 +43,8 @@ std::vector<Val> decomposed_groups(const OpExpansion& expansion, const AdamwGrou
 std::vector<Donation> donated_groups(const AdamwGroups& groups);
 // Divides the results of a joined call among the calls that were joined.
 std::vector<std::vector<Val>> results_of_each(const std::vector<Val>& results, std::size_t calls);
-// The number of elements in all p; and the bytes of all operands except shadows, which are not
-// read.
+// Return the number of elements in all p; and the bytes of all operands except shadows, which are
+// not read.
 std::int64_t elements_of_groups(const OpCall& call, const AdamwGroups& groups);
 std::int64_t bytes_of_groups(const OpCall& call, const AdamwGroups& groups);
 

@@ -19,9 +19,9 @@ struct AdamwGroups {
   std::size_t scale() const { return 2; }
   std::size_t apply() const { return 2 + (scaled ? 1u : 0u); }
   std::size_t step_count() const { return apply() + (guarded ? 1u : 0u); }
-  // The operands of a group: p, grad, m, v[, m_scale, v_scale][, shadow].
+  // Returns how many operands a group has: p, grad, m, v[, m_scale, v_scale][, shadow].
   std::size_t inputs_each() const { return 4 + (coded ? 2u : 0u) + (shadowed ? 1u : 0u); }
-  // The results of a group: p, m, v[, m_scale, v_scale][, shadow].
+  // Returns how many results a group has: p, m, v[, m_scale, v_scale][, shadow].
   std::size_t outputs_each() const { return inputs_each() - 1; }
   std::size_t first_input(std::size_t tensor) const {
     return step_count() + (counted ? 1u : 0u) + tensor * inputs_each();
@@ -30,10 +30,10 @@ struct AdamwGroups {
   std::size_t first_output(std::size_t tensor) const { return tensor * outputs_each(); }
 };
 
-// Reads the order of a call's operands. `count` is rounded down if the last group is incomplete.
+// Reads the order of a call's operands. An incomplete last group does not count.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
-// As adamw_groups(), for adamw_8bit, which always has a count.
+// Does as adamw_groups(), for adamw_8bit, which always has a count.
 AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // The order of the operands of adamw_codes: after the factors comes `found`, then the blocks; the
@@ -44,7 +44,7 @@ struct AdamwBlocks {
   std::size_t count = 0;  // blocks
 
   std::size_t found() const { return factors.first_input(0); }
-  // The operands of a block: (p, grad, m, v) of each part, codes, transposed, largest.
+  // Returns how many operands a block has: (p, grad, m, v) per part, codes, transposed, largest.
   std::size_t inputs_each() const { return 4 * parts + 3; }
   std::size_t part(std::size_t block, std::size_t i) const {
     return found() + 1 + block * inputs_each() + 4 * i;
@@ -53,7 +53,7 @@ struct AdamwBlocks {
   std::size_t transposed(std::size_t block) const { return codes(block) + 1; }
   std::size_t largest(std::size_t block) const { return codes(block) + 2; }
   std::size_t inputs() const { return found() + 1 + count * inputs_each(); }
-  // The results of a block: (p, m, v) of each part, codes, transposed.
+  // Returns how many results a block has: (p, m, v) of each part, codes, transposed.
   std::size_t outputs_each() const { return 3 * parts + 2; }
   std::size_t new_part(std::size_t block, std::size_t i) const {
     return 1 + block * outputs_each() + 3 * i;
@@ -61,7 +61,7 @@ struct AdamwBlocks {
   std::size_t new_codes(std::size_t block) const { return new_part(block, parts); }
 };
 
-// Where a call of adamw_codes has its operands. An incomplete last block does not count.
+// Reads the order of the operands of adamw_codes. An incomplete last block does not count.
 AdamwBlocks adamw_blocks(const Attrs& attrs, std::size_t inputs);
 
 }  // namespace tracestep

@@ -23,7 +23,7 @@ bool has_window(const Attrs& attrs) {
   return attrs.integer("window") > 0;
 }
 
-// The scores scale · x, capped, and -inf where a row's window has ended.
+// Returns the scores scale · x, capped; scores of keys in front of a row's window are -inf.
 Val limited(Expansion e, Val x, Val position) {
   Builder& b = e.builder;
   x = affine(x, e.attrs.real("scale"));
@@ -36,7 +36,7 @@ Val limited(Expansion e, Val x, Val position) {
   return select(is_seen, x, fill(b, hidden, {x.dtype(), {}}));
 }
 
-// Attention by matrix products. `starts`: of documents; none: a row is one text.
+// Computes attention by matrix products. `starts`: of documents; none: each row is one text.
 std::vector<Val> by_products(Expansion e, bool causal, Val position, Val starts) {
   Builder& b = e.builder;
   const Val q = e.inputs[0], k = e.inputs[1], v = e.inputs[2];
@@ -64,8 +64,8 @@ std::vector<Val> naive_of_documents(Expansion e) {
   return by_products(e, true, {}, e.inputs[3]);
 }
 
-// Attention by the op flash_attention; `operands`: q, k, v, and the bounds of documents. With heads
-// the result is [..., T, H, D], the rows of the next projection.
+// Computes attention by the op flash_attention. `operands`: q, k, v, perhaps bounds of documents.
+// With heads the op writes [..., T, H, D], the rows of the next projection; returned is a view.
 std::vector<Val> in_tiles(Expansion e, const std::vector<Val>& operands, bool causal) {
   const int rank = e.inputs[0].shape().rank();
   const auto guard = e.builder.scope("flash");
@@ -86,8 +86,8 @@ std::vector<Val> tiles_of_documents(Expansion e) {
   return in_tiles(e, {e.inputs.begin(), e.inputs.end()}, true);
 }
 
-// Attention by flash_attention, but by products with `position`, and for windows that see the
-// future, for which it has no tiles.
+// Computes attention by flash_attention, or by products where that has no tiles: with `position`,
+// and for windows that see the future.
 std::vector<Val> flash(Expansion e) {
   const bool causal = e.attrs.flag("causal"), has_no_tiles = has_window(e.attrs) && !causal;
   if (e.inputs.size() > 3 || has_no_tiles) return naive(e);

@@ -23,12 +23,12 @@ struct AttentionSizes {
   bool is_empty() const { return heads * queries == 0 || keys == 0; }
 };
 
-// How many heads of q share one head of k; 1 if operands have no axis of heads or it is empty.
+// Returns how many heads of q share one head of k; 1 without an axis of heads, or if it is empty.
 inline std::int64_t attention_group(const Shape& q, const Shape& k) {
   return q.rank() < 3 || k.back(2) == 0 ? 1 : q.back(2) / k.back(2);
 }
 
-// The sizes of a call with q: [..., H, T_q, D], k: [..., H/group, T_k, D].
+// Returns the sizes of a call with q: [..., H, T_q, D], k: [..., H/group, T_k, D].
 inline AttentionSizes attention_sizes(const Type& q, const Type& k) {
   const Shape& s = q.shape;
   const std::int64_t rows = s.back(1) * s.back();

@@ -9,7 +9,7 @@ namespace {
 
 enum Operand { kQ, kK, kV, kKCache, kVCache, kPosition, kCos, kSin };
 
-// [B,H,n,D] ↔ [B,n,H,D]
+// The permutation between [B,H,n,D] and [B,n,H,D].
 const Dims kHeadsBehindTokens{0, 2, 1, 3};
 
 std::vector<Type> result_types(const OpCall& c) {
@@ -45,7 +45,7 @@ std::vector<Type> result_types(const OpCall& c) {
   return {{c.inputs[0].dtype, {q[0], q[2], q[1], q[3]}}, cached, cached};
 }
 
-// Turns the first pairs of every head, as many as the table has.
+// Rotates the first pairs of every head, as many as the table has; without a table x stays.
 Val turned(const OpExpansion& e, Val x) {
   if (e.inputs.size() <= kCos) return x;
   const RopeTable table{e.inputs[kCos], e.inputs[kSin]};

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Elements of a part, padding included.
+// Returns the elements of a part, padding included.
 constexpr std::int64_t part_count(std::int64_t count, std::int64_t ranks) {
   return (count + ranks - 1) / ranks;
 }
@@ -25,13 +25,13 @@ constexpr OwnPart own_part_of(std::int64_t count, std::int64_t ranks, std::int64
   return {first, std::min(each, count - first)};
 }
 
-// The group of ranks in a collective's attributes.
+// Returns the group of ranks in a collective's attributes.
 RankGroup group_of(const Attrs& attrs);
 // Adds the attributes of the group to `attrs`.
 Attrs in_group(const RankGroup& group, Attrs attrs = {});
 
-// The bytes that rank `rank` of the run receives in a collective if each part's owner sums it; no
-// algorithm needs fewer. 0 for other ops.
+// Returns the bytes that rank `rank` of the run receives in a collective if each part's owner sums
+// it; no algorithm needs fewer. 0 for other ops.
 std::int64_t received_bytes(const OpCall& call, std::int64_t rank);
 
 }  // namespace tracestep

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
 
-// The group, and what says when the call is issued (analysis/lanes.h).
+// Returns the attributes of a call: its group, `more`, and when it is issued (analysis/lanes.h).
 std::vector<AttrDef> attrs_of_call(std::vector<AttrDef> more = {}) {
   std::vector<AttrDef> out = group_attrs(std::move(more));
   out.push_back(lane_attr());
@@ -35,7 +35,7 @@ std::int64_t ranks_of(const OpCall& c) {
   return group.ranks;
 }
 
-// The type of one rank's part, which is a vector.
+// Returns the type of one rank's part, which is a vector.
 std::vector<Type> part_type(const OpCall& c) {
   rules::require_floating(c, 0);
   return {{c.inputs[0].dtype, {part_count(c.inputs[0].count(), ranks_of(c))}}};
@@ -51,7 +51,7 @@ std::vector<Type> gathered_type(const OpCall& c) {
   return {out};
 }
 
-// How many additions the rank makes that owns a part of `count` elements.
+// Returns how many additions each rank makes for its part of a sum of `count` elements over ranks.
 std::int64_t additions(const OpCall& c, std::int64_t count) {
   const std::int64_t ranks = c.attrs.integer("ranks");
   return (ranks - 1) * part_count(count, ranks);

@@ -11,7 +11,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// Checks the operands of a loss; the operand `count`, if there is one, is that with this index.
+// Checks the operands of a loss, given by index; `count`: the index that this operand would have.
 void check_rows(const OpCall& c, int logits, int targets, std::size_t count) {
   const Type& type = c.inputs[static_cast<std::size_t>(logits)];
   rules::require_floating(c, logits);
@@ -37,7 +37,7 @@ std::vector<AttrDef> loss_attrs() {
           ignore_index_attr()};
 }
 
-// `rows` without the columns of padding, which do not count.
+// Returns `rows` without the columns of padding, which do not count.
 Val counted(const Val& rows, const Attrs& attrs) {
   const std::int64_t columns = loss_columns(attrs, rows.dim(1));
   return columns == rows.dim(1) ? rows : slice(rows, 1, 0, columns);

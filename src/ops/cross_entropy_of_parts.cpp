@@ -36,7 +36,7 @@ struct OwnTargets {
   Val index, mine;  // both [N]
 };
 
-// Targets as indices into this rank's part; `none`: the ignored ones, which 0 stands for here.
+// Returns targets as indices into this rank's columns, 0 for ignored ones (`none` marks these).
 OwnTargets own_targets(Expansion e, const Val& none, DType dtype) {
   const RankGroup group = group_of(e.attrs);
   const auto out = e.builder.call(
@@ -51,7 +51,7 @@ Val collective(Expansion e, std::string_view op, Val x, Attrs attrs = {}) {
   return e.builder.call1(op, {x}, in_group(group_of(e.attrs), std::move(attrs)));
 }
 
-// Sums log Σ exp of the ranks' own columns; a target's logit comes from the rank that has it.
+// Joins the log-sum-exps of all ranks' columns; a target's logit comes from the rank that has it.
 std::vector<Val> loss_decomposed(Expansion e) {
   const Val logits = cast(e.inputs[0], rules::accumulation_dtype(e.inputs[0].dtype()));
   const std::int64_t rows = logits.dim(0), ranks = group_of(e.attrs).ranks;
@@ -66,8 +66,8 @@ std::vector<Val> loss_decomposed(Expansion e) {
   return {count ? div(all, count) : affine(all, 1.0 / static_cast<double>(rows)), lse};
 }
 
-// The gradient of the whole rows, dloss/N · (exp(logits - lse) - onehot(target)), in the rank's
-// columns.
+// Returns the gradient dloss/N · (exp(logits - lse) - onehot(target)), with lse of whole rows, for
+// the rank's own columns.
 std::vector<Val> loss_gradient(Expansion e) {
   if (e.output_grads[1]) {
     fail_usage("cross_entropy_of_parts", "no gradient flows through the second result");

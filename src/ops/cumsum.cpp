@@ -17,8 +17,8 @@ std::vector<Type> cumsum_type(const OpCall& c) {
   return {c.inputs[0]};
 }
 
-// Multiplies by a triangle of ones: as many terms as a row has elements, for each of them. Sums of
-// integers are exact up to 2^24.
+// Computes running sums as a product with a triangular matrix of ones, which takes n²
+// multiplications for a row of n elements. Sums of integers are exact up to 2^24.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const DType wide = is_floating(x.dtype()) ? rules::accumulation_dtype(x.dtype()) : DType::kF32;

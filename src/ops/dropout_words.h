@@ -10,8 +10,8 @@
 
 namespace tracestep::ops {
 
-// The random words of the four elements from 4·group on. `batch`: the number of the batch in the
-// run.
+// Returns the random words of the four elements from 4·group on. `batch`: the number of the batch
+// in the run.
 constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::uint64_t group) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };
@@ -19,7 +19,7 @@ constexpr Uint32x4 dropout_words(std::int64_t stream, std::int64_t batch, std::u
   return philox4x32({low(group), high(group), low(b), high(b)}, {low(s), high(s) ^ 0x64726f70u});
 }
 
-// An element is kept if its word is at least this: with the probability 1 - rate.
+// Returns the least word with which an element is kept: it is kept with probability 1 - rate.
 inline std::uint32_t dropout_threshold(double rate) {
   return static_cast<std::uint32_t>(std::min(rate * 0x1p32, 0x1p32 - 1.0));
 }

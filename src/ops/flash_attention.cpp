@@ -30,12 +30,12 @@ bool is_token_major(const Attrs& attrs) {
   return attrs.flag("token_major");
 }
 
-// Keys that a query sees, its own the last; 0: all before it.
+// Returns how many keys a query sees, its own the last of them; 0: all keys up to its own.
 std::int64_t window_of(const Attrs& attrs) {
   return attrs.integer("window");
 }
 
-// The type of y and of the gradient of `x`.
+// Returns the type of a result like `x`: its own, or with tokens before heads if token_major.
 Type result_type(const OpCall& c, const Type& x) {
   return is_token_major(c.attrs) ? Type{x.dtype, heads_moved(x.shape)} : x;
 }
@@ -46,20 +46,20 @@ Type lse_type(const Type& q) {
           Shape(std::span(s.begin(), static_cast<std::size_t>(s.rank() - 1)))};
 }
 
-// The index of the document bounds among the operands; 0: there are none. `q`: the index of q.
+// Returns the index of the first bounds of documents among operands; 0: none. `q`: the index of q.
 std::size_t bounds_at(std::size_t operands, int q) {
   const std::size_t without = q == 0 ? 3 : 6;
   return operands > without ? without : 0;
 }
 
-// The shape of a number for each place of a row of q: [..., H, T, D] → [..., T].
+// Returns the shape of one number per position of each text: q [..., H, T, D] → [..., T].
 Shape places_of(const Shape& q) {
   Shape out(std::span(q.begin(), static_cast<std::size_t>(std::max(q.rank() - 3, 0))));
   out.push_back(q.back(1));
   return out;
 }
 
-// Checks the bounds of documents, if there are any: each query must be a key, too.
+// Checks the bounds of documents, if there are any: these need causal attention, each query a key.
 void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;
@@ -117,29 +117,29 @@ std::vector<Type> gradient_type(const OpCall& c) {
   return {result_type(c, q), result_type(c, c.inputs[2]), result_type(c, c.inputs[3])};
 }
 
-// True for an operand of backward: rows at any row stride; log-sum-exps and bounds contiguous.
+// True if backward reads an operand with these strides: rows at any stride, the rest contiguous.
 bool rows_and_statistics(int input, const Type& type, const Strides& strides) {
   return input < 5 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);
 }
-// True for an operand of forward whose rows, or bounds of documents, are contiguous.
+// True if forward reads an operand with these strides: rows at any stride, bounds contiguous.
 bool rows_and_bounds(int input, const Type& type, const Strides& strides) {
   return input < 3 ? rules::unit_inner_stride(input, type, strides)
                    : rules::contiguous(input, type, strides);
 }
 
-// --- from simpler ops --------------------------------------------------------------------------
+// --- decomposition into simpler ops ------------------------------------------------------------
 
-// a bᵀ where b has a head for each group of a's.
+// Returns a bᵀ, where b has one head for each `group` heads of a.
 Val times_transposed(Val a, Val b, std::int64_t group) {
   return rows_separated(matmul(rows_grouped(a, group), b, {.transpose_b = true}), group);
 }
-// aᵀ b, summed over the heads of each group.
+// Returns aᵀ b, summed over each `group` heads.
 Val transposed_times(Val a, Val b, std::int64_t group) {
   return matmul(rows_grouped(a, group), rows_grouped(b, group), {.transpose_a = true});
 }
 
-// scale · q kᵀ in the dtype of statistics, capped.
+// The scores scale · q kᵀ in the dtype of statistics, capped.
 struct Scores {
   Val value;
   Val slope;  // of the cap: 1 - tanh²; none: there is no cap
@@ -153,7 +153,7 @@ Scores capped_scores(Val q, Val k, const Attrs& attrs) {
   return {affine(t, cap), affine(mul(t, t), -1.0, 1.0)};
 }
 
-// The scores `x` where a query sees a key; hidden scores are -inf.
+// Returns the scores `x` with -inf where a query does not see the key. `q`: the index of operand q.
 Val visible(Val x, const Attrs& attrs, std::span<const Val> inputs, int q) {
   if (!attrs.flag("causal")) return x;
   if (const std::size_t at = bounds_at(inputs.size(), q); at > 0) x = in_document(x, inputs[at]);
@@ -233,8 +233,8 @@ std::vector<Val> forward_gradient(Expansion e) {
 
 // --- cost --------------------------------------------------------------------------------------
 
-// `products` matrix products of T_q × T_k × D; causal: half of the last square is left out, and so
-// are the keys before a window. Rows of documents count as if they had kUsualDocuments.
+// Returns the FLOPs of `products` products of T_q × T_k × D; a causal mask leaves out half of the
+// last square, and a window the keys before it. Rows of documents count as kUsualDocuments each.
 std::int64_t flops_of(const OpCall& c, int q, std::int64_t products) {
   const Attrs& attrs = c.attrs;
   const auto at = static_cast<std::size_t>(q);

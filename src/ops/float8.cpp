@@ -13,10 +13,10 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// An operand of nothing but zeros has this as its largest magnitude, so that no scale is 0 or
-// infinite.
+// The least magnitude that may get the largest code, also of an operand with nothing but zeros, so
+// that no scale is 0 or infinite.
 constexpr double kLeastMagnitude = 0x1p-100;
-// The largest float32: the scale of a step before never allows magnitudes above it.
+// The largest float32, the most that reach_of() returns.
 constexpr double kMostReach = 0x1.fffffep127;
 Val constant(Expansion e, Val like, double value) {
   return fill(e.builder, value, {rules::accumulation_dtype(like.dtype()), {}});
@@ -39,7 +39,7 @@ std::vector<Val> quantize_decomposed(Expansion e) {
   return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
-// Result types with a last operand, the magnitude of a step before, which is returned, too.
+// Returns the result types of an op that scales by operand `last` and returns the new one as well.
 std::vector<Type> delayed_types(const OpCall& c) {
   std::vector<Type> out = quantized_types(c);
   const auto at = static_cast<int>(c.inputs.size()) - 1;
@@ -51,7 +51,7 @@ std::vector<Type> delayed_types(const OpCall& c) {
   return out;
 }
 
-// Result types for `parts` matrices like x, whose codes lie side by side.
+// Returns a rule for the result types of `parts` matrices like x, whose codes lie side by side.
 std::function<std::vector<Type>(const OpCall&)> computed_types(std::int64_t parts) {
   return [parts](const OpCall& c) {
     std::vector<Type> out = delayed_types(c);
@@ -112,7 +112,7 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
   return {{c.attrs.dtype("dtype"), scaled_product_shape(c)}};
 }
 
-// The product of the scaled codes: float16 does not hold products of codes that are not scaled.
+// Multiplies codes that are scaled before: float16 does not hold products of codes without scales.
 Val scaled_product(Expansion e, Val a, DType dtype) {
   const auto scaled = [&](Val codes, Val scale) { return mul(cast(codes, scale.dtype()), scale); };
   const Val y =
@@ -124,7 +124,7 @@ std::vector<Val> scaled_product_decomposed(Expansion e) {
   return {scaled_product(e, e.inputs[0], e.attrs.dtype("dtype"))};
 }
 
-// --- rows of it added to tensors -----------------------------------------------------------------
+// --- scaled products whose rows are added to tensors ---------------------------------------------
 constexpr std::size_t kFirstAddend = 4;
 
 std::vector<Type> scaled_sum_types(const OpCall& c) {

@@ -7,20 +7,20 @@
 
 namespace tracestep::ops {
 
-// The attributes of delayed scaling: dtype, largest and room.
+// Returns the attributes of delayed scaling: dtype, largest and room.
 std::vector<AttrDef> delayed_attrs();
-// Rows of operands and results of products of codes begin at multiples of 16 bytes.
+// Sizes of matrices of codes are multiples of this: their rows begin at multiples of 16 bytes.
 inline constexpr std::int64_t kWholeRow = 16;
-// Checks the dtype of codes. In float64 programs codes are not rounded.
+// Throws unless codes can have this dtype: float8, or float64 in programs that do not round codes.
 void require_codes(const OpCall& call, DType dtype);
 
 // --- parts of decompositions, by those attributes ---
 // The largest magnitude of a tensor, at least 2^-100: rank 0.
 Val largest_magnitude(const OpExpansion& expansion, Val x);
-// The magnitude that gets the largest code if `last` was the largest magnitude in the step before.
+// Returns the magnitude that gets the largest code if `last` was the largest one a step before.
 Val reach_of(const OpExpansion& expansion, Val last);
-// The magnitude that gets the largest code if `now` is the largest magnitude: reach_of(last) if the
-// two are close enough, else `now`.
+// Returns the magnitude that gets the largest code if `now` is the largest one: reach_of(last) if
+// the two are close enough, else `now`.
 Val checked_reach(const OpExpansion& expansion, Val now, Val last);
 // Quantize x so that the magnitude `reach` gets the largest code. They return the codes; the scale
 // of such codes; and codes, transposed codes and scale.

@@ -14,7 +14,7 @@ void register_all();
 
 // --- generators -----------------------------------------------------------------------------
 Val fill(Builder& b, double value, Type type, Here here = Here::current());
-// 0, 1, 2, … along `axis`.
+// Counts 0, 1, 2, … along `axis`.
 Val iota(Builder& b, Type type, int axis, Here here = Here::current());
 struct RopeTable {
   Val cos, sin;  // [T, D/2]
@@ -49,16 +49,16 @@ Val swiglu(Val gate, Val up, Here here = Here::current());
 // --- movement (views) -------------------------------------------------------------------------
 Val reshape(Val x, Shape shape, Here here = Here::current());
 Val permute(Val x, Dims axes, Here here = Here::current());
-// The elements start <= i < stop along `axis`.
+// Takes the elements start <= i < stop along `axis`.
 Val slice(Val x, int axis, std::int64_t start, std::int64_t stop, Here here = Here::current());
 Val broadcast_to(Val x, Shape shape, Here here = Here::current());
-// x itself, through which no gradient flows back.
+// Returns x itself, through which no gradient flows back.
 Val stop_gradient(Val x, Here here = Here::current());
 
 // --- movement (copies) ------------------------------------------------------------------------
 Val concat(std::vector<Val> xs, int axis, Here here = Here::current());
 Val copy(Val x, Here here = Here::current());
-// `base` with `piece` written at `position` (a rank-0 i64) along `axis`.
+// Returns `base` with `piece` written at `position` (a rank-0 i64) along `axis`.
 Val write_slice(Val base, Val piece, Val position, int axis, Here here = Here::current());
 
 // --- reductions -------------------------------------------------------------------------------
@@ -73,9 +73,9 @@ struct MatmulOptions {
   bool transpose_b = false;
 };
 Val matmul(Val a, Val b, MatmulOptions options = {}, Here here = Here::current());
-// a · b + bias, rounded once; of matrices, bias: [columns of the result].
+// Adds a · b + bias, rounded once; of matrices, bias: [columns of the result].
 Val matmul_bias(Val a, Val b, Val bias, MatmulOptions options = {}, Here here = Here::current());
-// x: [..., in], weight: [out, in], `bias` (optional): [out] → [..., out]
+// Multiplies x [..., in] by weight [out, in] and adds `bias` [out], if it is given: [..., out].
 Val linear(Val x, Val weight, Val bias = {}, Here here = Here::current());
 Val gather(Val table, Val indices, Here here = Here::current());
 Val take_along(Val x, Val indices, Here here = Here::current());
@@ -85,16 +85,16 @@ struct SoftmaxOptions {
   double scale = 1.0;
   bool causal = false;
 };
-// Over the last axis; if causal, row i sees columns <= i + `position` (optional, rank-0 i64).
+// Over the last axis. Causal: row i sees columns <= i + `position` (i64 []; else cols - rows).
 Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
-// true where row i sees column j: j <= i + (cols - rows), or j <= i + position. [rows, cols]
+// Returns [rows, cols], true where row i sees column j: j <= i + (cols - rows), or i + position.
 Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position = {});
-// true where row i sees column j: j > i + (cols - rows) - window, or j > i + position - window.
+// Returns [rows, cols], true for j > i + (cols - rows) - window, or j > i + position - window.
 Val window_mask(Builder& b, std::int64_t rows, std::int64_t cols, std::int64_t window,
                 Val position = {});
 Val log_sum_exp(Val x, Here here = Here::current());
 Val rms_norm(Val x, Val weight, double eps = 1e-5, Here here = Here::current());
-// `bias` is optional.
+// Normalises rows of x by mean and variance; result · weight + bias. `bias` is optional.
 Val layer_norm(Val x, Val weight, Val bias = {}, double eps = 1e-5, Here here = Here::current());
 Val rope(Val x, RopeTable table, bool inverse = false, Here here = Here::current());
 struct AttentionOptions {
@@ -105,8 +105,8 @@ struct AttentionOptions {
 };
 Val attention(Val q, Val k, Val v, AttentionOptions options = {}, Val position = {},
               Here here = Here::current());
-// Causal attention of rows of documents: a query sees no key before `starts` of its place. Both:
-// i64 [B,T], see the op flash_attention.
+// The bounds of the document at each position, both i64 [B,T] (op flash_attention): in causal
+// attention a query sees no key before the `starts` of its position.
 struct DocumentBounds {
   Val starts, ends;
 };
@@ -124,8 +124,8 @@ struct KeyValueCache {
 CachedAttention attention_with_cache(Val q, Val k, Val v, const KeyValueCache& cache,
                                      const RopeTable& table, AttentionOptions options = {},
                                      Here here = Here::current());
-// Mean over rows of -log softmax(logits)[target]. logits: [N,V], targets: i64 [N] → []. With
-// `count`, the sum over rows whose target is not -100, over count.
+// Returns the mean over rows of -log softmax(logits)[target]: logits [N,V], targets i64 [N] → [].
+// With `count`, the sum over rows whose target is not -100, over count.
 Val cross_entropy(Val logits, Val targets, Val count = {}, Here here = Here::current());
 Val global_norm(std::vector<Val> xs, Here here = Here::current());
 

@@ -56,7 +56,7 @@ std::vector<Val> gradient_parts(const OpExpansion& e) {
   return {e.builder.call1("assemble", both, {{"axis", std::int64_t{1}}})};
 }
 
-// FLOPs of the product alone, as a model's formula counts them.
+// Returns the FLOPs of the product alone, as a model's formula counts them.
 std::int64_t gated_flops(const OpCall& c) {
   return 2 * c.inputs[0].shape[0] * c.inputs[1].count();
 }

@@ -11,20 +11,20 @@ inline AttrDef ignore_index_attr() {
           "with count: the target of rows that do not count, with a gradient of 0"};
 }
 
-// The operand `count` of a call, by which sums over rows are divided; "no value": the number of
-// rows is used.
+// Returns the operand `count` of a call, by which sums over rows are divided; "no value": the
+// number of rows is used.
 inline Val count_of(const OpExpansion& e, std::size_t at) {
   return e.inputs.size() > at ? e.inputs[at] : Val{};
 }
 
-// A mask that is true for ignored targets; "no value" if there cannot be any.
+// Returns a mask that is true for ignored targets; "no value" if there cannot be any.
 inline Val ignored(const OpExpansion& e, const Val& targets, const Val& count) {
   if (!count) return {};
   const auto value = static_cast<double>(e.attrs.integer("ignore_index"));
   return binary("eq", targets, fill(e.builder, value, {targets.dtype(), {}}));
 }
 
-// `x` with 0 for ignored targets; x has a value for each target, or a row for each.
+// Returns `x` with 0 for ignored targets; x has a value for each target, or a row for each.
 inline Val without_ignored(const OpExpansion& e, Val x, const Val& are_ignored) {
   if (!are_ignored) return x;
   Val mask = are_ignored;

@@ -38,7 +38,7 @@ Val mean_of(Val x) {
   return affine(sum(x, {x.shape().rank() - 1}, true), 1.0 / static_cast<double>(x.dim(-1)));
 }
 
-// Computes the mean first, then squares of what differs from it: nothing cancels.
+// Takes the mean first, and then the mean square of differences from it, so that nothing cancels.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const DType wide = rules::accumulation_dtype(x.dtype());

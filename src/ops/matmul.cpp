@@ -76,12 +76,12 @@ std::vector<Val> product_gradient(const OpExpansion& e) {
   return out;
 }
 
-// Counts the sums over k alone, since a model's formula counts only those.
+// Returns the FLOPs of the product without what is added to it, as a model's formula counts them.
 std::int64_t product_flops(const OpCall& c) {
   return 2 * c.outputs[0].count() * sides(c).k_a;
 }
 
-// --- added to a tensor, which has the dtype of the product or of its sums ---------------------
+// --- products added to a tensor, of the dtype of products or of sums --------------------------
 void require_sum_dtype(const OpCall& c, DType product, DType addend) {
   const DType wide = rules::accumulation_dtype(product);
   if (addend == product || addend == wide) return;
@@ -112,7 +112,7 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
   return {add(scaled_addend(e, e.inputs[2]), cast(product, e.inputs[2].dtype()))};
 }
 
-// --- its rows added to several tensors -----------------------------------------------------------
+// --- products whose rows are added to several tensors --------------------------------------------
 constexpr std::size_t kFirstAddend = 2;
 
 std::vector<Type> added_rows_type(const OpCall& c) {
@@ -169,7 +169,7 @@ std::int64_t added_rows_flops(const OpCall& c) {
   return out;
 }
 
-// --- with a bias -----------------------------------------------------------------------------
+// --- products with a bias --------------------------------------------------------------------
 std::vector<Type> biased_type(const OpCall& c) {
   const std::vector<Type> product = product_type(c);
   const Shape& y = product[0].shape;

@@ -9,8 +9,8 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// The strides that make `from` (shape, strides) a view of shape `to`; nullopt: it needs a copy.
-// Dimensions are matched in groups of equal product; each group must be walkable with one stride.
+// Returns the strides that make `from` (shape, strides) a view of shape `to`; nullopt: it needs a
+// copy. Dimensions match in groups of equal product, each walkable with one stride.
 std::optional<Strides> reshaped_strides(const Shape& from, const Strides& strides,
                                         const Shape& to) {
   if (from.product() == 0) return contiguous_strides(to);
@@ -50,12 +50,12 @@ std::optional<Strides> reshaped_strides(const Shape& from, const Strides& stride
   return out;
 }
 
-// The operand if it has the shape that the attribute asks for: ops of which that is no change.
+// Returns the operand if it has the shape that the call asks for, so that it changes nothing.
 Val same_shape(Expansion e) {
   return e.attrs.ints("shape") == e.inputs[0].shape() ? e.inputs[0] : Val{};
 }
 
-// The operand of a permutation that this one, right behind it, undoes; "no value" for any other.
+// Returns the operand of the permutation before this one if this one undoes it, else "no value".
 Val undone(Expansion e) {
   const Program& program = e.builder.program();
   const NodeId before = program.value(e.inputs[0].id).producer;

@@ -13,7 +13,7 @@ namespace {
 using Expansion = const OpExpansion&;
 
 constexpr std::int64_t kSteps = 5;
-// x ← a·x + b·x³ + c·x⁵ of every singular value.
+// The coefficients of a step, x ← a·x + b·x³ + c·x⁵ of every singular value.
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
@@ -26,7 +26,7 @@ std::vector<Type> polar_type(const OpCall& c) {
   return {c.inputs[0]};
 }
 
-// The norm of each matrix: its rows are summed first, which many threads can do.
+// Returns the Frobenius norm of each matrix; rows are summed first, which many threads can do.
 Val norm_of_each(Val x) {
   const int rank = x.shape().rank();
   const Val wide = cast(x, rules::accumulation_dtype(x.dtype()));
@@ -42,8 +42,8 @@ Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
   return e.builder.call1("matmul_add", {a, b, affine(c, beta)});
 }
 
-// Iterates with Z = c^¼·X: the polynomial is aX + (b/√c·G + G²)·X of G = Z·Zᵀ, so that both
-// products but the first add to what is there. Where there are more rows than columns, G = Zᵀ·Z
+// Iterates on Z = c^¼·X, for which a step is aZ + (b/√c·G + G²)·Z with G = Z·Zᵀ: both products
+// after that of G are added to a scaled operand. Where there are more rows than columns, G = Zᵀ·Z
 // stands on the other side: the products are as small, and nothing is transposed.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];

@@ -6,7 +6,7 @@
 namespace tracestep::ops {
 namespace {
 
-// Requires `count` elements; of weights that ranks divide by columns, in rows, too.
+// Throws unless an operand has `count` elements, as a vector or in rows (weights cut by columns).
 void require_count(const OpCall& c, int input, std::int64_t count) {
   const Shape& shape = c.inputs[static_cast<std::size_t>(input)].shape;
   if (shape.product() != count || shape.empty()) rules::require_shape(c, input, {count});

@@ -54,7 +54,7 @@ struct DynamicValues {
   }
 
  private:
-  // Bound i of `parts` equal parts of [0.1, 1], from the nearer end, as the original code has it.
+  // Returns bound i of `parts` equal parts of [0.1, 1], from the nearer end, as the original does.
   static constexpr float bound(int i, int parts) {
     const double step = static_cast<double>((1.0F - 0.1F) / static_cast<float>(parts));
     const bool is_low = i < (parts + 1) / 2;

@@ -10,7 +10,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// Checks the dtypes of m, operand `m`, and of v behind it in a call with a count.
+// Throws unless m (operand `m`) and v (the next) have one dtype that a call with count can have.
 void require_rounded_moments(const OpCall& c, int m) {
   rules::require_same_dtype(c, m, m + 1);
   const Type& type = c.inputs[static_cast<std::size_t>(m)];
@@ -19,12 +19,12 @@ void require_rounded_moments(const OpCall& c, int m) {
   }
 }
 
-// Checks operand i: step_size, or [step_size, factor on eps].
+// Throws unless operand i is step_size, or the pair [step_size, factor on eps].
 void require_step_size(const OpCall& c, int i) {
   if (c.inputs[static_cast<std::size_t>(i)].shape != Shape{2}) rules::require_shape(c, i, {});
 }
 
-// True if the call rounds a parameter of this dtype at random.
+// True if the call rounds a parameter of this dtype stochastically.
 bool rounds_weight(const Attrs& attrs, DType dtype) {
   return attrs.flag("rounds_weight") && dtype == DType::kBF16;
 }
@@ -49,12 +49,12 @@ std::vector<Type> adamw_type(const OpCall& c) {
   return {c.inputs[0], c.inputs[2], c.inputs[3]};
 }
 
-// Element i of what stands for step_size and the factor on eps, as a scalar of this dtype.
+// Returns element i of a pair, as of [step_size, factor on eps], as a scalar of this dtype.
 Val element(Val pair, std::int64_t i, DType dtype) {
   return cast(reshape(slice(pair, 0, i, i + 1), {}), dtype);
 }
 
-// Rounds x at random. `upper`: by the upper half of each element's noise, not the lower one.
+// Rounds x stochastically, by the upper half of each element's noise if `upper`, else the lower.
 Val rounded(Expansion e, Val x, bool upper) {
   return e.builder.call1("stochastic_round", {x, e.inputs[0], e.inputs[1], e.inputs[8]},
                          {{"dtype", e.inputs[2].dtype()}, {"upper", upper}});

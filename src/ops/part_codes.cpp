@@ -71,7 +71,7 @@ std::int64_t elements_of(const OpCall& c) {
   return out;
 }
 
-// --- the other order ----------------------------------------------------------------------------
+// --- transposed codes ---------------------------------------------------------------------------
 std::vector<Type> transposed_type(const OpCall& c) {
   const Type& x = c.inputs[0];
   require_codes(c, x.dtype);

@@ -12,13 +12,13 @@ Val constant(Expansion e, double value, const Val& like) {
   return broadcast_to(fill(e.builder, value, {like.dtype(), {}}), like.shape());
 }
 
-// True where x is a whole number (all are that are too large for fractions).
+// True where a cast to i64 and back keeps x: it is an integer, of a magnitude up to 2^63.
 Val is_whole(const Val& x) {
   return binary("eq", cast(cast(x, DType::kI64), x.dtype()), x);
 }
 
-// Computes e^(b log|a|), 1 for b = 0, with the sign of a where b is odd; NaN, 0/0, for negative a
-// and other b.
+// Computes a^b as e^(b log|a|): 1 for b = 0; for negative a negated if b is an odd integer, and NaN
+// (0/0) if b is no integer.
 std::vector<Val> decomposed(Expansion e) {
   const DType narrow = e.inputs[0].dtype(), wide = rules::accumulation_dtype(narrow);
   const Val a = cast(e.inputs[0], wide), b = cast(e.inputs[1], wide);
@@ -30,7 +30,7 @@ std::vector<Val> decomposed(Expansion e) {
   return {cast(select(binary("eq", b, zero), one, y), narrow)};
 }
 
-// The slopes: b · a^(b-1), 0 for b = 0; and y · log a, 0 for a = 0 where y is no pole.
+// Returns g times the slopes b · a^(b-1), 0 for b = 0, and y · log a, 0 for a = 0 and b >= 0.
 std::vector<Val> gradient(Expansion e) {
   const Val a = e.inputs[0], b = e.inputs[1], g = e.output_grads[0], zero = constant(e, 0.0, a);
   std::vector<Val> out(2);

@@ -11,9 +11,9 @@ struct RankGroup {
   std::int64_t ranks = 1;
   std::int64_t stride = 1;
 
-  // The index of a rank of the run in its group, from 0.
+  // Returns the index of a rank of the run in its group, from 0.
   constexpr std::int64_t index_of(std::int64_t rank) const { return rank / stride % ranks; }
-  // The rank of the run that is the first in the group of `rank`.
+  // Returns the rank of the run that is the first in the group of `rank`.
   constexpr std::int64_t first_of(std::int64_t rank) const {
     return rank - index_of(rank) * stride;
   }

@@ -60,7 +60,7 @@ inline constexpr void (*kOpFamilies[])() = {register_generators,    register_ele
                                             register_gemv,          register_fused,
                                             register_collectives};
 
-// The attributes of a group of ranks (group_of() in ops/collective_sizes.h), and more.
+// Returns the attributes of a group of ranks (see group_of()), followed by `more`.
 std::vector<AttrDef> group_attrs(std::vector<AttrDef> more = {});
 
 }  // namespace tracestep::ops

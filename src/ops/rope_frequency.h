@@ -26,14 +26,14 @@ struct RopeFrequency {
   double factor, low, high, original;
   double factors[kMostRopeFactors];  // longrope: the factor of each pair.
 
-  // The index of the pair (not a whole number) that turns `turns` times within the original
+  // Returns the index of the pair (not a whole number) that turns `turns` times within the original
   // positions.
   TRACESTEP_ANYWHERE double pair_of(double turns) const {
     constexpr double kTurn = 6.283185307179586;
     return width * ::log(original / (turns * kTurn)) / (2 * ::log(theta));
   }
 
-  // The share of a frequency that stays as it is; the rest is divided by the factor.
+  // Returns the share of a frequency that stays as it is; the rest is divided by the factor.
   TRACESTEP_ANYWHERE double kept(double pair, double frequency) const {
     if (scale == RopeScale::kNone) return 1;
     if (scale == RopeScale::kLinear) return 0;
@@ -58,7 +58,7 @@ struct RopeFrequency {
   }
 };
 
-// The frequency for a rope_table with these attributes. Throws Error{kUsage} for an unknown
+// Returns the frequency for a rope_table with these attributes. Throws Error{kUsage} for an unknown
 // scaling, and unless there is one factor for each pair.
 RopeFrequency rope_frequency(const Attrs& attrs);
 

@@ -18,10 +18,10 @@ void require_min_rank(const OpCall& call, int input, int rank);
 // Requires q [..., T_q, D] as operand `q`, then k and v [..., T_k, D], all floating and of one
 // dtype. The heads of k and v (the axis before the tokens) may be fewer, and must divide q's.
 void require_attention_operands(const OpCall& call, int q);
-// `axis` may be negative; returns it counted from the front.
+// Returns `axis`, which may be negative, counted from the front.
 int normalized_axis(const OpCall& call, std::int64_t axis, int rank);
 
-// The dtype in which sums and statistics are kept: f64 for f64, otherwise f32.
+// Returns the dtype in which sums and statistics are kept: f64 for f64, otherwise f32.
 DType accumulation_dtype(DType dtype);
 
 // --- type rules --------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ std::vector<Type> same_type(const OpCall& call);
 // Requires operands of one dtype that differ in the size of `axis` at most; the result has all
 // their entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
-// As concatenated(), along the attribute `axis`.
+// Does as concatenated(), along the attribute `axis`.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- shapes of norms over the last axis ---------------------------------------------------------

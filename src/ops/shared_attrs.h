@@ -8,7 +8,7 @@
 
 namespace tracestep::ops {
 
-// The attribute `lane`, for ops whose calls may run at the same time as other nodes
+// Returns the attribute `lane`, for ops whose calls may run at the same time as other nodes
 // (analysis/lanes.h).
 inline AttrDef lane_attr() {
   return {"lane", AttrKind::kInt, AttrValue(std::int64_t{0}),
@@ -28,8 +28,8 @@ inline void require_lane(const OpCall& call) {
   fail_usage(call.op, "there is no lane {}; 0, 1 and 2 are possible", number);
 }
 
-// How many columns of logits [N,width] count, for a cross_entropy op with these attributes. The
-// attribute `columns` names it if rows of logits end in padding.
+// Returns how many columns of logits [N,width] count, for a cross_entropy op with these attributes:
+// `columns`, if rows end in padding, else all.
 inline std::int64_t loss_columns(const Attrs& attrs, std::int64_t width) {
   const std::int64_t columns = attrs.integer("columns");
   return columns == 0 ? width : columns;

@@ -11,10 +11,10 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// refresh_codes: `found`, then for each weight these; for each, as many results.
+// The operands of refresh_codes for each weight, behind `found`, and as many results for each.
 constexpr std::size_t kGroup = 4;  // w, last, codes, transposed; codes, transposed, scale, largest
 
-// Rows of operands of products in 8 bits begin at multiples of 16 bytes.
+// Both sizes of a weight are multiples of this: rows of 8-bit operands begin at whole 16 bytes.
 constexpr std::int64_t kWhole = 16;
 
 std::vector<AttrDef> weight_code_attrs() {
@@ -24,7 +24,7 @@ std::vector<AttrDef> weight_code_attrs() {
   return out;
 }
 
-// Checks the dtypes: weights have one kind of codes, and one dtype on the way to them.
+// Throws unless codes are f8e4m3 of weights rounded to bf16, or nothing is rounded (both f64).
 void require_weight_codes(const OpCall& c) {
   const DType dtype = c.attrs.dtype("dtype"), through = c.attrs.dtype("through");
   const bool is_exact = dtype == DType::kF64 && through == DType::kF64;
@@ -57,7 +57,7 @@ Val rounded(Expansion e, Val w) {
   return cast(cast(w, e.attrs.dtype("through")), w.dtype());
 }
 
-// --- in front of the products -------------------------------------------------------------------
+// --- the check of codes before the products that read them --------------------------------------
 std::vector<Type> refresh_type(const OpCall& c) {
   const std::size_t weights = (c.inputs.size() - 1) / kGroup;
   if (weights == 0 || 1 + weights * kGroup != c.inputs.size()) {
@@ -106,7 +106,7 @@ std::vector<Donation> refresh_donations(const Attrs&, std::size_t inputs) {
   return out;
 }
 
-// The bytes read where the codes still fit: `found` and the magnitudes.
+// Returns the bytes read where the codes still fit: `found` and the magnitudes.
 std::int64_t refresh_bytes_read(const OpCall& c) {
   std::int64_t out = c.inputs[0].bytes();
   for (std::size_t i = 1; i < c.inputs.size(); i += kGroup) out += c.inputs[i + 1].bytes();
@@ -229,7 +229,7 @@ std::vector<Donation> adamw_codes_donations(const Attrs& attrs, std::size_t inpu
   return out;
 }
 
-// Elements of all weights.
+// Returns the number of elements of all weights.
 std::int64_t elements_of(const OpCall& c) {
   const AdamwBlocks blocks = adamw_blocks(c.attrs, c.inputs.size());
   std::int64_t out = 0;

@@ -19,7 +19,7 @@ class GraphNodes {
   // Records that graph node `to` is a copy of `from`: an executable graph consists of copies of the
   // captured nodes.
   void cloned(std::uint64_t from, std::uint64_t to) { node_of_[to] = node_of(from); }
-  // The program node of a graph node; kWholeStep if the id is not known.
+  // Returns the program node of a graph node; kWholeStep if the id is not known.
   std::int32_t node_of(std::uint64_t id) const {
     const auto found = node_of_.find(id);
     return found == node_of_.end() ? kWholeStep : found->second;

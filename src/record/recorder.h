@@ -17,8 +17,8 @@ namespace tracestep {
 // No node: work that belongs to the whole step, such as loading a batch.
 inline constexpr std::int32_t kWholeStep = -1;
 
-// Nanoseconds of a clock that never goes back. Only differences between two readings are
-// meaningful.
+// Returns the nanoseconds of a clock that never goes back. Only differences between two readings
+// are meaningful.
 inline std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -42,7 +42,7 @@ struct MemoryEvent {
   std::int64_t live_requested_bytes = 0;
 };
 
-// The time span of a node's work, or of the whole step if node is kWholeStep.
+// The time span of a node's work, or of the whole step if `node` is kWholeStep.
 struct Span {
   std::int32_t node = kWholeStep;
   std::int64_t start_ns = 0;
@@ -88,7 +88,7 @@ class Recorder {
   std::int64_t count_of(Counter counter) const {
     return counts_[static_cast<std::size_t>(counter)];
   }
-  // The largest live_requested_bytes of all events; 0 without any.
+  // Returns the largest live_requested_bytes of all events; 0 without any.
   std::int64_t peak_requested_bytes() const;
 
  private:

@@ -18,8 +18,8 @@ enum class BaseWeights : std::uint8_t {
   kNf4,     // In blocks of 4-bit numbers (ops/nf4.cpp), which are widened in front of each product.
 };
 TRACESTEP_WORDS(BaseWeights, "stored", "nf4");
-// A targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A [rank, in] and
-// B [out, rank]; A and B are trained, and nothing else. Source: Hu et al., "LoRA", 2021.
+// LoRA (Hu et al. 2021): a targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A
+// [rank, in] and B [out, rank]; only A and B are trained, and the parts that `whole` names.
 struct Adapters {
   std::int64_t rank = 0;  // The rank of A and B; 0: there are no adapters.
   double alpha = 8.0;

@@ -44,7 +44,7 @@ inline constexpr Granularity Granularity::kFused{all_bits()};
 
 inline constexpr Granularity kAllGranularities[] = {Granularity::kPrimitive, Granularity::kFused};
 
-// The granularity as text: "primitive", "fused", or the composites kept, as "norm+softmax".
+// Returns the granularity as text: "primitive", "fused", or the composites kept, as "norm+softmax".
 std::string name_of(Granularity granularity);
 
 }  // namespace tracestep

@@ -13,7 +13,7 @@ namespace tracestep {
 // has room (session/room.h).
 inline constexpr std::int64_t kAnyMemory = -1;
 
-// The bytes of the limit; 0: it has none.
+// Returns the limit in bytes; 0: there is none.
 inline std::int64_t limit_in_bytes(const Place& place) {
   return std::max<std::int64_t>(0, place.memory_limit_bytes);
 }

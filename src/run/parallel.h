@@ -18,8 +18,8 @@ enum class Overlap : std::uint8_t {
 };
 TRACESTEP_WORDS(Overlap, "on", "off", "updates");
 
-// Data parallel: every replica of the model has its share of the batch, and gradients are summed
-// over all replicas. Tensor parallel: a replica is several neighbouring ranks, which divide weights
+// How ranks divide a step. Data parallel: replicas of the model have shares of the batch, and sum
+// their gradients. Tensor parallel: a replica is several neighbouring ranks, which divide weights
 // and products among them.
 struct Parallel {
   static constexpr std::int64_t kEachTensor = 0, kAllTensors = -1, kByModel = -2;
@@ -43,8 +43,8 @@ struct Parallel {
   bool is_on() const { return ranks > 1; }
   bool is_divided() const { return tensor > 1; }
   int replicas() const { return ranks / tensor; }
-  // The groups of a rank: the ranks with the same part of the model in all replicas, and the ranks
-  // of its own replica.
+  // Return the groups of a rank: the ranks with the same part of the model in all replicas, and the
+  // ranks of its own replica.
   RankGroup across_replicas() const { return {replicas(), tensor}; }
   RankGroup within_replica() const { return {tensor, 1}; }
   // True if collectives overlap other nodes. With groups of both kinds they must not, because
@@ -60,8 +60,8 @@ struct Parallel {
   bool shards_weights() const { return shard >= 3; }
   // True if each rank updates whole tensors of the model.
   bool updates_whole_tensors() const { return !shards_optimizer() && !is_divided(); }
-  // The bytes of a full batch of gradients; unlimited for kAllTensors, and for kByModel until it is
-  // resolved.
+  // Returns the bytes of a full batch of gradients; unlimited for kAllTensors, and for kByModel
+  // until it is resolved.
   std::int64_t full_bytes() const {
     return bucket_bytes < 0 ? std::numeric_limits<std::int64_t>::max() : bucket_bytes;
   }

@@ -39,8 +39,8 @@ struct Recomputation {
   friend auto operator<=>(const Recomputation&, const Recomputation&) = default;
 };
 
-// The choice as text: "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by
-// "+".
+// Returns the choice as text: "none", "blocks", "every=N", "nested", "budget=20GiB", or paths
+// joined by "+".
 std::string name_of(const Recomputation& choice);
 
 }  // namespace tracestep

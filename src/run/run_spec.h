@@ -40,13 +40,13 @@ struct Place {
   std::filesystem::path kernel_cache = {};
 
   bool is_tuned() const { return tune || !tune_file.empty(); }
-  // The file that stores the chosen kernels.
+  // Returns the file that stores the chosen kernels.
   std::filesystem::path tuning_path() const {
     return tune_file.empty() ? "tracestep-tuning.json" : tune_file;
   }
 };
 
-// Every field that a flag of all commands can set has a row in the table of spec/fields.h.
+// What a run is. spec/fields.h has a row for each field that a flag of all commands can set.
 struct RunSpec {
   ModelConfig model = {};
   BatchShape shape = {};  // The shape of a micro-batch if a step has several.

@@ -6,11 +6,11 @@
 namespace tracestep {
 namespace {
 
-// Larger requests could overflow when rounded up; no machine has this much.
+// The largest request: a larger one could overflow when rounded up; no machine has this much.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 60;
 
-// Calls f(part, rounded bytes) for every part, or for the block itself. The last part gets what
-// rounding has added.
+// Calls f(part, rounded bytes) for every part of the block, or for the block itself if it has none.
+// The last part gets what rounding has added.
 template <class F>
 void for_parts(const LiveAllocation& block, std::int64_t rounded_bytes, const F& f) {
   if (block.tag.parts.empty()) [[likely]]

@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Counts and limits what is allocated; used by the thread that issues the step alone.
+// An allocator that counts and limits what it allocates; only the thread that issues steps uses it.
 class AccountedAllocator : public Allocator {
  public:
   AccountedAllocator(const AccountedAllocator&) = delete;

@@ -31,7 +31,7 @@ std::string message_of(std::int64_t requested_bytes, std::int64_t limit_bytes,
       limit_bytes == 0 ? "and the machine has no more" : "limit " + format_bytes(limit_bytes));
 }
 
-// "held by activation 8.20 GiB (210 blocks), parameter 4.00 GiB (148 blocks)", largest first.
+// Returns the hint "held by activation 8.20 GiB (210 blocks), parameter …", the largest first.
 std::string hint_of(const std::vector<LiveAllocation>& live) {
   if (live.empty()) return "nothing is live: this single request is too large";
   std::array<Holder, kCategoryCount> holders;

@@ -25,7 +25,7 @@ class MemorySource {
   virtual bool host_accessible() const { return true; }
   // True for memory of the host, whether page-locked for a device or not.
   virtual bool is_of_host() const { return host_accessible(); }
-  // The alignment in bytes that kernels may rely on; the guarded allocator aligns to exactly this.
+  // Returns the alignment in bytes that kernels may rely on; guarded allocators align to no more.
   virtual std::int64_t block_alignment() const { return 64; }
   // True if set_bytes, copy_in and copy_out work; they wait for all work issued before.
   virtual bool host_copies() const { return false; }
@@ -70,7 +70,7 @@ class OutOfMemory : public Error {
   OutOfMemory(const std::string& device, std::int64_t requested_bytes, std::int64_t limit_bytes,
               std::vector<LiveAllocation> live, Lack lack);
   std::int64_t requested_bytes() const { return requested_bytes_; }
-  // The limit that was exceeded; 0: the device itself was full.
+  // Returns the limit that was exceeded; 0: the device itself was full.
   std::int64_t limit_bytes() const { return limit_bytes_; }
   const std::vector<LiveAllocation>& live() const { return live_; }
   const Lack& lack() const { return lack_; }
@@ -107,27 +107,27 @@ class Allocator {
   // Records every event in `recorder` until another one is set; nullptr: off.
   virtual void set_recorder(Recorder* recorder) = 0;
   virtual Recorder* recorder() const = 0;
-  // The live allocations in the order of addresses; an allocation with parts is listed by its
-  // parts.
+  // Returns the live allocations in the order of addresses; an allocation with parts is listed by
+  // its parts.
   virtual std::vector<LiveAllocation> live() const = 0;
   // True if the allocator looks for stray writes; executors then also check their plans.
   virtual bool is_guarded() const { return false; }
-  // The guaranteed alignment of every block, in bytes.
+  // Returns the guaranteed alignment of every block, in bytes.
   virtual std::int64_t block_alignment() const = 0;
 };
 
-// An allocator that splits and joins blocks of large segments, best fit; O(log n), about 50 ns a
-// call.
+// Returns an allocator that splits and joins blocks of large segments, best fit; O(log n), about 50
+// ns a call.
 std::unique_ptr<Allocator> make_caching_allocator(std::string device, MemorySource& source);
 
-// An allocator that finds stray writes and reads: memory is not reused, each block has patterned
-// zones around it (checked when it is freed), new blocks are filled with NaN, and freed blocks are
-// poisoned for sanitizers. In device memory every call copies and waits. Throws Error{kUsage} if
-// the source has no real memory.
+// Returns an allocator that finds stray writes and reads: memory is not reused, each block has
+// patterned zones around it (checked when it is freed), new blocks are filled with NaN, and freed
+// blocks are poisoned for sanitizers. In device memory every call copies and waits. Throws
+// Error{kUsage} if the source has no real memory.
 std::unique_ptr<Allocator> make_guarded_allocator(std::string device, MemorySource& source);
 
-// An allocator that maps every allocation separately from the source: slow, but memory checkers see
-// each block.
+// Returns an allocator that maps every allocation separately from the source: slow, but memory
+// checkers see each block.
 std::unique_ptr<Allocator> make_plain_allocator(std::string device, MemorySource& source);
 
 }  // namespace tracestep

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kAlignment = 512;  // what the sources promise
-// Small blocks have segments of their own, so that they do not keep large segments in use.
+// The largest small block; small blocks have segments of their own and keep no large one in use.
 constexpr std::int64_t kMaxSmallBytes = kMiB;
 constexpr std::int64_t kGranuleBytes = 2 * kMiB;  // a huge page
 constexpr std::int64_t kLargeSegmentBytes = 20 * kMiB;
@@ -192,7 +192,7 @@ Block* CachingAllocator::map_segment(bool small, std::int64_t bytes, const Alloc
   return block;
 }
 
-// Leaves `bytes` in `block`; what follows becomes a free block.
+// Shortens `block` to `bytes`; what follows becomes a free block.
 void CachingAllocator::split(Block& block, std::int64_t bytes) {
   Block* const rest = new_block();
   rest->address = block.address + static_cast<std::uint64_t>(bytes);

@@ -22,14 +22,14 @@ class GroupEnded : public Error {
   GroupEnded() : Error(ErrorCode::kFailed, "group", "another rank ended the run") {}
 };
 
-// **Shapes**: tensors are dense; `whole` has the same shape on all ranks, and `part` is
-// [part_count(whole, ranks)] (ops/collective_sizes.h). **Dtypes**: floating, the same everywhere;
-// float16 and bfloat16 are added up in float32 and rounded once; those of 8 bits are gathered only.
-// **Order**: sums in host memory are x₀ + x₁ + … in the order of the ranks, whichever rank is
-// first.
-// **Memory**: none of its device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks
-// call differently. A call returns when its result is there; on an asynchronous device, when it has
-// been issued.
+// One rank's end of a group. **Shapes**: tensors are dense; `whole` has the same shape on
+// all ranks, and `part` is [part_count(whole, ranks)] (ops/collective_sizes.h).
+// **Dtypes**: floating, the same everywhere; float16 and bfloat16 are added up in float32
+// and rounded once; those of 8 bits are gathered only. **Order**: sums in host memory are
+// x₀ + x₁ + … in the order of the ranks, whichever rank is first. **Memory**: none of its
+// device's allocator. **Errors**: GroupEnded; Error{kFailed} where ranks call differently.
+// A call returns when its result is there; on an asynchronous device, when it has been
+// issued.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -43,8 +43,8 @@ class Communicator {
   // Joins the parts of all ranks into y: [whole].
   virtual void all_gather(const TensorRef& part, const TensorRef& y) = 0;
 
-  // This rank's communicator in its subgroup; this communicator itself if the subgroup has all
-  // ranks. All ranks must ask for the same groups in the same order, and not while one is in a
+  // Returns this rank's communicator in its subgroup; this communicator itself if the subgroup has
+  // all ranks. All ranks must ask for the same groups in the same order, and not while one is in a
   // call. Bytes that the subgroup receives count here too, and it ends with this group.
   virtual Communicator& among(const RankGroup& group) = 0;
 
@@ -56,13 +56,13 @@ class Communicator {
   virtual void begin_batch() {}
   virtual void end_batch() {}
 
-  // The bytes that this rank has received from the others.
+  // Returns the bytes that this rank has received from the others.
   virtual std::int64_t received_bytes() const = 0;
   // Ends the calls of all ranks, waiting and future ones, with GroupEnded.
   virtual void end() = 0;
   // Makes an ended group usable again. No rank may be in a call.
   virtual void restart() = 0;
-  // All processes of the group; nullptr if its ranks are threads of this process.
+  // Returns all processes of the group; nullptr if its ranks are threads of this process.
   virtual Processes* processes() const { return nullptr; }
 };
 

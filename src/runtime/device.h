@@ -63,7 +63,7 @@ class CapturedWork {
   virtual ~CapturedWork() = default;
   // Issues all captured launches. Throws DeviceError.
   virtual void launch() = 0;
-  // The number of kernels, copies and fills in one launch().
+  // Returns the number of kernels, copies and fills in one launch().
   virtual std::int64_t kernels() const = 0;
 };
 
@@ -73,12 +73,12 @@ class Device {
   virtual const std::string& name() const = 0;  // "cpu", "null", "reference", "cuda:0"
   virtual const DeviceTraits& traits() const = 0;
   virtual Allocator& allocator() = 0;
-  // The allocator of host memory that the device's kernels and copies can reach; leaves with
-  // Memory::kHost are allocated there. Only the host's memory limits it. A device without its own
-  // memory (DeviceTraits) has one allocator for both, and its programs place nothing in the host's.
+  // Returns the allocator of host memory that the device's kernels and copies can reach, for leaves
+  // with Memory::kHost. Only the host's memory limits it. A device without its own memory
+  // (DeviceTraits) has one allocator for both, and its programs place nothing in the host's.
   virtual Allocator& host_allocator() { return allocator(); }
-  // The requested bytes that are live in the host's memory; 0 on a device without memory of its
-  // own.
+  // Returns the requested bytes that are live in the host's memory; 0 on a device without memory of
+  // its own.
   std::int64_t host_bytes() {
     return traits().has_own_memory() ? host_allocator().stats().requested_bytes : 0;
   }
@@ -98,14 +98,14 @@ class Device {
   // Copy between host and device memory, and return when that is done.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
-  // As copy_in(), to memory that no work in progress uses, so that the copy need not wait for that
-  // work.
+  // Does as copy_in(), to memory that no work in progress uses, so that the copy need not wait for
+  // that work.
   virtual void copy_in_beside(void* device, const void* host, std::int64_t bytes) {
     copy_in(device, host, bytes);
   }
-  // An outbox for values of these sizes in bytes, within Outbox's limits. nullptr: there is none,
-  // because results are on the host as soon as run() returns, or because the host has to wait for
-  // all work.
+  // Returns an outbox for values of these sizes in bytes, within Outbox's limits. nullptr: there is
+  // none, because results are on the host as soon as run() returns, or because the host has to wait
+  // for all work.
   virtual std::unique_ptr<Outbox> make_outbox(std::span<const std::size_t> bytes);
   // Sets device memory to zero bits, before any work issued later.
   virtual void zero(void* device, std::int64_t bytes) = 0;
@@ -115,54 +115,54 @@ class Device {
   virtual bool is_asynchronous() const { return false; }
   // Makes `count` marks.
   virtual std::unique_ptr<Marks> make_marks(std::size_t count);
-  // The nanoseconds that two marks around one kernel add to its time, to be subtracted from the
-  // time between them. With several kernels in between, marks add less.
+  // Returns the nanoseconds that two marks around one kernel add to its time, to be subtracted from
+  // the time between them. With several kernels in between, marks add less.
   virtual std::int64_t mark_overhead_ns() { return 0; }
   // Between hold() and release() an asynchronous device queues work without running it, so that
   // marks then measure the device and not how fast the host issues. Nothing that waits for the
   // device may be called in between, and at most a few hundred kernels may be issued.
   virtual void hold() {}
   virtual void release() {}
-  // Native stream for LaunchContext::stream, of lane 0. Work of other lanes may run at the same
-  // time; the issuing thread orders them by lane events.
+  // Returns the native stream for LaunchContext::stream, of lane 0. Work of other lanes may run at
+  // the same time; the issuing thread orders them by lane events.
   virtual void* stream() { return nullptr; }
   virtual void* stream_beside(int /*lane*/) { return stream(); }
   // Makes `count` events; nullptr if the device has one lane.
   virtual std::unique_ptr<LaneEvents> make_lane_events(std::size_t count);
-  // The group in which the device is a rank; nullptr: it runs alone. The group must outlive
+  // Returns the group in which the device is a rank; nullptr: it runs alone. The group must outlive
   // everything that is prepared while it is set.
   Communicator* group() const { return group_; }
   void join(Communicator* group) { group_ = group; }
-  // The context with which kernels are prepared and launched.
+  // Returns the context with which kernels are prepared and launched.
   LaunchContext context() { return context(0); }
-  // The context of a launch on `lane`; the group's next calls go to that lane too.
+  // Returns the context of a launch on `lane`; the group's next calls go to that lane too.
   LaunchContext context(int lane);
   // Calls `issue` and records its launches, without running them, as one piece of work that can be
   // issued many times. Returns nullptr without calling `issue` where the device cannot do that.
   virtual std::unique_ptr<CapturedWork> capture(const std::function<void()>& /*issue*/) {
     return nullptr;
   }
-  // Bytes of physical memory that this process holds on the device, as the system counts them; 0:
-  // not known. What exceeds resident_reserved_bytes() is untracked.
+  // Returns the bytes of physical memory that this process holds on the device, as the system
+  // counts them; 0: not known. What exceeds resident_reserved_bytes() is untracked.
   virtual std::int64_t resident_bytes() const { return 0; }
-  // The allocator's reserved bytes that are backed by physical memory: all of them, unless the
-  // system provides memory only when it is touched.
+  // Returns the allocator's reserved bytes that are backed by physical memory: all of them, unless
+  // the system provides memory only when it is touched.
   virtual std::int64_t resident_reserved_bytes() { return allocator().stats().reserved_bytes; }
 
-  // The current clocks, power and temperature; empty for a device without such counters. May take
-  // milliseconds.
+  // Returns the current clocks, power and temperature; empty for a device without such counters.
+  // May take milliseconds.
   virtual DeviceFacts facts() const { return {}; }
-  // How kernels were chosen, for example "first heuristic"; empty: there was no choice.
+  // Returns how kernels were chosen, for example "first heuristic"; empty: there was no choice.
   virtual std::string choices() const { return {}; }
   // ceilings() measures the highest speeds of steps in this precision, in about two seconds; the
   // second function only the TFLOP/s of matrix products or multiply-adds, as quickly as possible.
   // Empty and 0: the device is slow on purpose or computes nothing.
   virtual Ceilings ceilings(const Precision& /*precision*/) { return {}; }
   virtual double roof_tflops(const Precision& /*precision*/) { return 0.0; }
-  // Where named ranges are reported; nullptr: no profiler is attached.
+  // Returns where named ranges are reported; nullptr: no profiler is attached.
   virtual RangeSink* ranges() { return nullptr; }
-  // The device's own profiler; nullptr: it has none, or it cannot be used, which `problem` then
-  // explains.
+  // Returns the device's own profiler; nullptr: it has none, or it cannot be used, which `problem`
+  // then explains.
   virtual std::unique_ptr<ActivityTracer> make_activity_tracer(std::string& problem) {
     problem.clear();
     return nullptr;

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Adds for how long clocks were held down, by counters that, unlike clocks, cover the whole time.
+// Adds `what` and how long it held clocks down, by two readings of a counter that misses no time.
 void add_held(std::vector<std::string>& out, const char* what,
               const std::optional<std::int64_t>& before, const std::optional<std::int64_t>& after) {
   if (!before || !after || *after <= *before) return;

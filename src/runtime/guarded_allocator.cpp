@@ -12,17 +12,17 @@
 namespace tracestep {
 namespace {
 
-// The bytes of a guard zone: more than any SIMD vector has, and an odd multiple of the alignment,
-// so that kernels that rely on a larger alignment fail.
+// Returns the bytes of a guard zone: more than any SIMD vector has, and an odd multiple of the
+// alignment, so that kernels that rely on a larger alignment fail.
 constexpr std::int64_t zone_bytes(std::int64_t alignment) {
   return (alignment < 256 ? 5 : 3) * alignment;
 }
 constexpr std::int64_t kMappingUnit = 512;
 constexpr std::int64_t kQuarantineBytes = std::int64_t{64} << 20;
-// Device memory is checked through copies: large blocks would be too slow in quarantine.
+// The most bytes in quarantine in device memory, which is checked through copies, and so slowly.
 constexpr std::int64_t kCopiedQuarantineBytes = std::int64_t{4} << 20;
 
-// Patterns of two bytes, all different. The last two are NaN in f64, f32, bf16 and f16.
+// The patterns of zones, new and freed memory: two bytes each. The last two are NaN in float types.
 constexpr std::uint16_t kZonePattern = 0xA55A;
 constexpr std::uint16_t kUninitialised = 0xFFFF;
 constexpr std::uint16_t kFreed = 0xFFFD;

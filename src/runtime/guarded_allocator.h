@@ -19,8 +19,8 @@
 
 namespace tracestep {
 
-// free, check_all and trim throw DeviceError with the tag of the damaged block and the bytes that
-// were overwritten, after they have done their work.
+// An allocator whose free, check_all and trim throw DeviceError, after they have done their work,
+// with the tag of a damaged block and the bytes that were overwritten.
 class GuardedAllocator final : public AccountedAllocator {
  public:
   // Takes memory from `source`; throws Error{kUsage} when that has no real memory.
@@ -56,7 +56,7 @@ class GuardedAllocator final : public AccountedAllocator {
   void allow(const void* begin, std::int64_t bytes) const;
   void forbid(const void* begin, std::int64_t bytes) const;
   void fill(std::byte* begin, std::int64_t bytes, std::uint16_t pattern);
-  // The smallest range that contains all bytes that differ from the pattern; nullopt: none differ.
+  // Returns the smallest range with all bytes that differ from the pattern; nullopt: none differ.
   std::optional<ByteRange> changed(const std::byte* begin, std::int64_t bytes,
                                    std::uint16_t pattern) const;
   Damage damage_of(const Block& block, bool freed) const;

@@ -35,7 +35,7 @@ Waits& waits() {
   return *shared;
 }
 
-// Once the oldest wait has taken `limit_s`, says what the innermost one is for, which tells most.
+// Once the oldest wait has taken `limit_s`, returns a message that says what the innermost is for.
 std::optional<std::string> overdue(double limit_s) {
   Waits& all = waits();
   const std::lock_guard lock(all.mutex);

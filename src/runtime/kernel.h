@@ -33,7 +33,7 @@ using Kernel = void (*)(const KernelCall&);
 class BoundCall {
  public:
   explicit BoundCall(KernelSpec spec);
-  // The call with these addresses; it is valid until the next at().
+  // Returns the call with these addresses; it is valid until the next at().
   KernelCall at(const LaunchOperands& operands, const LaunchContext& context);
 
  private:

@@ -27,9 +27,9 @@ class LentMemory {
   // it. A second call for a name replaces the first for later allocations. Throws Error{kUsage} for
   // a null address.
   void lend(std::string name, void* data, std::int64_t bytes);
-  // The memory lent for a name; nullptr: none.
+  // Returns the memory lent for a name; nullptr: none.
   const Place* find(std::string_view name) const;
-  // The place for an allocation of this size; nullopt: nothing was lent for it. Throws
+  // Returns the place for an allocation of this size; nullopt: nothing was lent for it. Throws
   // Error{kUsage} if the lent memory is smaller, or if the leaves of a block do not lie side by
   // side.
   std::optional<Place> place_of(std::int64_t bytes, const AllocationTag& tag) const;
@@ -38,7 +38,7 @@ class LentMemory {
   std::map<std::string, Place, std::less<>> places_;
 };
 
-// An allocator that returns lent memory for leaves and the arena, and memory of `rest` for
+// Returns an allocator that returns lent memory for leaves and the arena, and memory of `rest` for
 // everything else. Statistics, limit and recorder are those of `rest`; lent memory is not counted.
 // `lent` must outlive the allocator. Throws Error{kUsage} also if a place is not aligned to
 // block_alignment().

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Widens a number of a storage type, as is done before numbers are added up.
+// Converts a stored number to the type in which such numbers are added up.
 float widen(BF16 x) {
   return to_float(x);
 }

@@ -9,7 +9,7 @@ namespace tracestep {
 class RangeSink {
  public:
   virtual ~RangeSink() = default;
-  // The number of a name; equal names have equal numbers.
+  // Returns the number of a name; equal names have equal numbers.
   virtual int register_name(std::string_view name) = 0;
   // Opens a range of this thread; pop() closes the one opened last.
   virtual void push(int id) = 0;

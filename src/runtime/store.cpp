@@ -21,7 +21,7 @@ Category category_of(const Value& leaf) {
   return Category::kOptimizerState;
 }
 
-// The leaves of `program` that `known` does not know, those of a block together and in their order.
+// Returns the leaves that `known` does not know, those of a block together and in their order.
 template <class Known>
 std::vector<std::vector<const Value*>> new_leaves(const Program& program, const Known& known) {
   std::vector<std::vector<const Value*>> out;

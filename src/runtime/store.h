@@ -43,7 +43,7 @@ class Store {
   void bind(const Program& program);
 
   const Entry* find(std::string_view name) const;
-  // The entry with this name. Throws Error{kUsage} if there is none.
+  // Returns the entry with this name. Throws Error{kUsage} if there is none.
   const Entry& at(std::string_view name) const;
   std::vector<std::string> names(LeafKind kind) const;  // sorted
 

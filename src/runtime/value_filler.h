@@ -18,7 +18,7 @@ struct UniformValues {
   double step = 0;           // The distance of neighbouring values, 2^-32 of the whole range.
 };
 
-// The words of values 4·group to 4·group + 3.
+// Returns the random words from which values 4·group to 4·group + 3 are made.
 constexpr Uint32x4 words_of(const UniformValues& values, std::uint64_t group) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); };

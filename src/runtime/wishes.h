@@ -11,9 +11,9 @@ struct Wishes {
   bool stop = false, save = false;
 };
 
-// What signals have asked of any process of the group; every process must call this. A signal that
-// ends another process then counts as this process's own, so that all have the same exit status.
-// `stop`: nullptr in all processes or in none.
+// Returns what signals have asked of any process of the group; every process must call this. A
+// signal that ends another process then counts as this process's own, so that all have the same
+// exit status. `stop`: nullptr in all processes or in none.
 Wishes wishes_of(Communicator* group, const StopSignal* stop);
 
 }  // namespace tracestep

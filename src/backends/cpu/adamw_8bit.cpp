@@ -32,7 +32,7 @@ static_assert(kTile % kCodedBlock == 0 && kCodedBlock % kLanes == 0);
 
 using DCode = hn::Rebind<std::uint8_t, D>;
 
-// The numbers of a block, and what they are rounded with. Behind the end of a tensor they are zero.
+// The moments of a block, their codes, and the noise that rounds them; 0 behind the tensor's end.
 struct Block {
   alignas(64) float m[kBlock], v[kBlock];
   alignas(64) std::uint32_t noise[kBlock];
@@ -50,7 +50,7 @@ HWY_INLINE void decode(const std::uint8_t* codes, float scale, float* to) {
   }
 }
 
-// Codes the moments of a block, and returns their scale.
+// Writes the codes of a block's moments, rounded by `noise`, and returns their scale.
 template <class Moment>
 HWY_INLINE float encode(const float* x, const std::uint32_t* noise, std::uint8_t* codes) {
   const DU du;
@@ -75,7 +75,7 @@ struct Tensor {
   TensorRef shadow = {};
 };
 
-// Elements of one block and where the weights go; a short block lies in copies of whole size.
+// Weights and gradients of a tile or block, and where new weights go; copies pad a short block.
 struct Weights {
   const float *p, *g;
   float* p_new;
@@ -93,7 +93,7 @@ HWY_INLINE void update_block(const Factors& f, bool rounds_weight, const Weights
   }
 }
 
-// Block `index` of the moments of a tensor, of `n` elements.
+// Loads and stores block `index` of the coded moments of a tensor, of which `n` elements count.
 class Moments {
  public:
   Moments(const Tensor& tensor, std::int64_t index, std::size_t n)
@@ -114,7 +114,7 @@ class Moments {
     put(1, b.v_codes, encode<SecondMoment>(b.v, b.noise, b.v_codes));
   }
 
-  // Keeps codes and scales as they are, also where the results have storage of their own.
+  // Writes the old codes and scales as results, which may have storage of their own.
   void keep() const {
     for (std::size_t i : {std::size_t{0}, std::size_t{1}}) put(i, old_codes(i), old_scale(i));
   }
@@ -197,8 +197,8 @@ void adamw_8bit_kernel(const KernelCall& call) {
   }
 }
 
-// --- codes alone -------------------------------------------------------------------------------
-// Calls f(index, n) for the blocks of a tensor; the last one may be shorter.
+// --- conversion of codes -----------------------------------------------------------------------
+// Calls f(begin, n) for the blocks of a tensor, from element `begin` on; the last may be shorter.
 template <class F>
 void for_coded_blocks(const KernelCall& call, std::int64_t count, const F& f) {
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {

@@ -15,15 +15,15 @@
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 
-// Queries side by side, in whole register tiles, whether they are columns or rows of a product.
+// The queries of a panel: whole register tiles, be they columns or rows of a product.
 constexpr std::int64_t kPanel = HWY_TARGET == HWY_AVX3 ? 224 : 48;
 static_assert(kPanel % kRows == 0 && kPanel % kColumns == 0);
 static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::kQueries);
 static_assert(kRows <= AttentionPlan::kTallestStrip && kColumns <= AttentionPlan::kWidestStrip);
 
 constexpr std::int64_t kAligned = AttentionPlan::kAligned;
-// 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of degree 6
-// in r (relative error 2e-9), and n added to the exponent bits. Scores are kept in units of log 2.
+// Returns 2^x within 8e-8 for x <= 126, at least 2^-126, NaN for NaN: x = n + r, a polynomial of
+// degree 6 in r (error 2e-9), and n added to the exponent bits. Scores are in units of log 2.
 HWY_INLINE V exp2(V x) {
   const D d;
   const DU du;
@@ -42,7 +42,7 @@ HWY_INLINE V exp2(V x) {
 }
 constexpr double kLn2 = 0.6931471805599453;
 
-// cap · tanh(score / cap), by an exponential; a score beyond 40 caps is the cap.
+// Returns cap · tanh(score / cap), by an exponential; a score beyond 40 caps is the cap.
 HWY_INLINE V capped(V score, float cap) {
   const D d;
   const auto twice = hn::Mul(score.v, hn::Set(d, static_cast<float>(2.0 * kLog2E) / cap));
@@ -72,8 +72,8 @@ struct Rescaled {  // the rows so far, each times its own factor
   }
 };
 
-// Computes c[kRows, kColumns] from Σ_k a(r, k) b(k, ·), where a is a panel with element (r, k) at r
-// · kStrideR + k · kStrideK, and b a packed strip.
+// Sets c[kRows, kColumns] by `finish` from old rows and Σ_k a(r, k) b(k, ·), where a is a panel
+// with element (r, k) at r · kStrideR + k · kStrideK, and b a packed strip.
 template <std::int64_t kStrideR, std::int64_t kStrideK, class Finish>
 HWY_NOINLINE void panel_kernel(std::int64_t k, const float* HWY_RESTRICT a,
                                const float* HWY_RESTRICT b, float* HWY_RESTRICT c, std::int64_t ldc,
@@ -94,11 +94,11 @@ struct Sight {
   const AttentionProblem& p;
   std::int64_t first_key = 0, keys = 0, first_query = 0;
 
-  // The end of the keys that column end - 1 sees; earlier columns see no keys beyond it.
+  // Returns the end of the keys that column end - 1 sees; no earlier column sees keys beyond it.
   std::int64_t keys_until(std::int64_t end) const {
     return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
   }
-  // The columns in front of those that see key `key` of the tile, and the end of those that see it.
+  // Return how many columns are in front of those that see key `key`, and the end of those that do.
   std::int64_t columns_before(std::int64_t key) const {
     return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
   }
@@ -139,7 +139,7 @@ HWY_INLINE void pack_across(const T* rows, std::int64_t stride, std::int64_t cou
                             std::int64_t width, float* dst) {
   pack<kWidth>(rows, stride, 1, count, width, dst);
 }
-// Packs rows as strips of kColumns columns, by which panels are multiplied.
+// Packs rows as strips of kColumns of their columns, the second operand of products with panels.
 template <class T>
 HWY_INLINE void pack_along(const T* rows, std::int64_t stride, std::int64_t count,
                            std::int64_t width, float* dst) {

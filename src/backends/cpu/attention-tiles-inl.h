@@ -17,17 +17,17 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_AVX3
 
-// Elements of K in a tile, and rows and columns that are multiplied together.
+// The elements of K in a tile, and the rows (or columns) that two tiles hold together.
 constexpr std::int64_t kDeep = 2 * kTilePairs, kBlock = 2 * kTileRows;
 static_assert(kBlock == kColumns && kPanel % kBlock == 0);
 
-// The steps of a product over k: pairs along K, with zeros up to a whole tile.
+// Returns the steps of a product over `k` elements: pairs along K, padded to a whole tile.
 constexpr std::int64_t steps_of(std::int64_t k) {
   return round_up(ceil_div(k, std::int64_t{2}), kTilePairs);
 }
 
-// x rounded to bfloat16, in the upper half of each word; what the lower half holds is to be left
-// out.
+// Returns x rounded to bfloat16 in the upper half of each 32-bit word; the lower half has no
+// meaning, and the caller drops it.
 HWY_INLINE hn::Vec<DU> rounded_words(V x) {
   const DU du;
   const auto u = hn::BitCast(du, x.v);
@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<DU> rounded_words(V x) {
   return hn::IfThenElse(is_nan, hn::Or(u, hn::Set(du, 0x400000)), rounded);
 }
 
-// Rounds `rows` rows of a panel, 32 columns of each, into a strip of b along these rows.
+// Rounds 32 columns of `rows` rows of a panel; packs them as a strip of b with the rows along K.
 HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* strip) {
   const DU du;
   auto* words = reinterpret_cast<std::uint32_t*>(strip);
@@ -53,8 +53,8 @@ HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* st
   }
 }
 
-// Rounds `rows` rows of a panel, at most 32, `columns` of each in whole tiles, into rows of a along
-// these columns; zeros for rows that are missing in a tile.
+// Rounds `columns` columns of `rows` rows of a panel (at most 32), and packs them as rows of a with
+// the columns along K; rows that a tile lacks are zeros.
 HWY_INLINE void round_panel_rows(const float* panel, std::int64_t rows, std::int64_t columns,
                                  float* dst) {
   const std::int64_t tile_rows = round_up(rows, kTileRows);
@@ -68,7 +68,7 @@ HWY_INLINE void round_panel_rows(const float* panel, std::int64_t rows, std::int
   }
 }
 
-// Calls f(i, x) for the rows i of the transpose of 16 rows of 16 floats, `stride` apart.
+// Transposes 16 rows of 16 floats, `stride` apart, and calls f(i, x) for each row of the result.
 template <class F>
 HWY_INLINE void for_transposed(const float* from, std::int64_t stride, const F& f) {
   const DU du;
@@ -80,7 +80,7 @@ HWY_INLINE void for_transposed(const float* from, std::int64_t stride, const F& 
   for (int i = 0; i < 16; ++i) f(i, V{hn::BitCast(D(), x[i])});
 }
 
-// Computes c[rows, 32] (+)= a panel of rows times a strip, with rows of one tile or two.
+// Computes c[rows, 32] (+)= packed rows a times a strip b, for the first 32 rows or fewer.
 template <class Tiles>
 HWY_INLINE void multiply_rows(Tiles& tiles, bool accumulate, std::int64_t rows, std::int64_t depth,
                               const float* a, const float* b, float* c, std::int64_t ldc) {
@@ -105,7 +105,7 @@ HWY_INLINE void score_tiles(Tiles& tiles, const Sight& sight, std::int64_t queri
   }
 }
 
-// Packs rows [count, width] as strips of b along their width.
+// Packs rows [count, width] as strips of b with the width along K.
 HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::int64_t count,
                                    std::int64_t width, float* dst) {
   for (std::int64_t j = 0; j < count; j += kBlock) {
@@ -113,7 +113,7 @@ HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::i
                     dst + j * steps_of(width));
   }
 }
-// Packs rows [count, width] as strips of b along these rows.
+// Packs rows [count, width] as strips of b with the rows along K.
 HWY_INLINE void pack_strips_along(const BF16* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width, float* dst) {
   for (std::int64_t d = 0; d < width; d += kBlock) {
@@ -123,7 +123,7 @@ HWY_INLINE void pack_strips_along(const BF16* rows, std::int64_t stride, std::in
 
 #endif
 
-// Says whether heads of this dtype and width are multiplied by tiles.
+// Returns whether heads of this dtype and width are multiplied by tiles.
 inline bool takes_tiles([[maybe_unused]] Bf16Products way, [[maybe_unused]] DType dtype,
                         [[maybe_unused]] std::int64_t width) {
 #if HWY_TARGET == HWY_AVX3
@@ -135,7 +135,7 @@ inline bool takes_tiles([[maybe_unused]] Bf16Products way, [[maybe_unused]] DTyp
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Calls f with the tiles that heads of these are multiplied by; returns false if there are none.
+// Calls f with the tiles that multiply heads of this dtype and width; false: there are none.
 template <class F>
 bool with_tiles(Bf16Products way, DType dtype, std::int64_t width, const F& f) {
   if (!takes_tiles(way, dtype, width)) return false;

@@ -19,7 +19,7 @@ struct Heads {
   Strides strides;          // The strides of these axes.
   std::int64_t row_stride;  // elements
 
-  // Rows of x: [..., H, T, D], or [..., T, H, D] if `token_major`.
+  // Takes the rows of x: [..., H, T, D], or [..., T, H, D] if `token_major`.
   Heads(const TensorRef& x, bool token_major)
       : data(x.as<std::byte>()),
         dtype(x.dtype),
@@ -35,7 +35,7 @@ struct Heads {
 
   // True unless this stands for a result that is not read.
   explicit operator bool() const { return data != nullptr; }
-  // The address of row `row` of head `head`.
+  // Returns the address of row `row` of head `head`.
   std::byte* at(std::int64_t head, std::int64_t row) const {
     std::int64_t offset = row * row_stride;
     for (int i = shape.rank() - 1; i >= 0; --i) {
@@ -88,7 +88,7 @@ struct AttentionProblem {
     key_heads = heads / group;
   }
 
-  // The problem for `head` of q, with the document bounds of its own text.
+  // Returns the problem for `head` of q, with the document bounds of its own text.
   AttentionProblem of_head(std::int64_t head) const {
     AttentionProblem out = *this;
     const std::int64_t before = starts == nullptr ? 0 : head / heads_of_text * queries;
@@ -97,18 +97,18 @@ struct AttentionProblem {
     return out;
   }
 
-  // The first key behind those that query i sees.
+  // Returns the end of the keys that query i sees.
   std::int64_t visible(std::int64_t i) const {
     return causal ? std::min(keys, i + (keys - queries) + 1) : keys;
   }
-  // The first key that query i sees.
+  // Returns the first key that query i sees.
   std::int64_t first_visible(std::int64_t i) const {
     const std::int64_t first = i + (keys - queries) + 1 - window;
     return std::max(first, starts == nullptr ? 0 : starts[i]);
   }
   // True if a query may not see the first keys.
   bool has_window() const { return window < keys || starts != nullptr; }
-  // The first query that sees key j, and the first one after it that does not.
+  // Return the first query that sees key j, and the first one after it that does not.
   std::int64_t first_query(std::int64_t j) const {
     return causal ? std::max<std::int64_t>(0, j - (keys - queries)) : 0;
   }

@@ -15,7 +15,7 @@ enum class Bf16Products : std::uint8_t {
   kEmulatedTiles
 };
 
-// The way that this process uses.
+// Returns the way that this process uses.
 Bf16Products bf16_products();
 
 // Whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.

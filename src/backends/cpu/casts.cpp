@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// Gathers elements as 64-bit integers.
+// Reads elements begin <= i < begin + n as 64-bit integers.
 void read_integers(const Operand& x, std::int64_t begin, std::int64_t n, std::int64_t* dst) {
   for_runs(x, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -30,7 +30,7 @@ void read_integers(const Operand& x, std::int64_t begin, std::int64_t n, std::in
   });
 }
 
-// Gathers elements in 8 bits as float32.
+// Reads 8-bit floating elements begin <= i < begin + n as float32.
 template <class F8>
 void read_float8(const Operand& x, std::int64_t begin, std::int64_t n, float* dst) {
   for_runs(x, begin, n, [&](const std::byte* p, std::int64_t stride, std::int64_t count) {
@@ -71,7 +71,7 @@ void cast_kernel(const KernelCall& call) {
   });
 }
 
-// Moves raw bits, so that all dtypes of one size share the code.
+// Computes `select` on raw bits, so that all dtypes of the size of T share the code.
 template <class T>
 void select_bits(const KernelCall& call) {
   const Operand condition(call.inputs[0]), a(call.inputs[1]), b(call.inputs[2]);

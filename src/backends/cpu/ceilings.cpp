@@ -25,7 +25,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// Twelve independent chains hide the latency of two multiply-adds per cycle.
+// Independent chains of multiply-adds: twelve hide the latency where two begin per cycle.
 constexpr std::int64_t kChains = 12;
 
 // Makes `steps` multiply-adds on each chain, as products of these strips do; returns a result so
@@ -76,7 +76,7 @@ void run_update(std::int64_t n, const float* g, float* p, float* m, float* v) {
 const char* target_name() {
   return hwy::TargetName(HWY_TARGET);
 }
-// Floating-point operations of one step of a loop.
+// Returns the floating-point operations of one step of fma_loop().
 std::int64_t fma_flops_per_step(Bf16Products way) {
 #if HWY_TARGET == HWY_AVX3
   constexpr std::int64_t kOfTiles = 4 * 2 * kTileRows * kTileRows * 2 * kTilePairs;
@@ -84,7 +84,7 @@ std::int64_t fma_flops_per_step(Bf16Products way) {
 #endif
   return (way == Bf16Products::kPairs ? 2 : 1) * 2 * kChains * kLanes;
 }
-// Makes multiply-adds as products do: of float32 where bfloat16 is widened.
+// Makes `steps` steps of multiply-adds as products of bfloat16 do: of float32 where it is widened.
 float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
 #if HWY_TARGET == HWY_AVX3
   if (way == Bf16Products::kPairs) return run_fma<Pairs>(steps);
@@ -179,7 +179,7 @@ class Array {
   void* data_;
 };
 
-// The seconds of one pass over all elements by all threads, the best of several: a ceiling.
+// Returns the seconds of a pass over all elements by all threads, the least of `repeats` tries.
 double best_pass(int threads, int pass, std::int64_t count, float* const* arrays, int repeats) {
   struct Work {
     int pass;

@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// Bytes moved per second, in the tests of the STREAM benchmark (McCalpin 1995). Stores that bypass
+// A machine's bandwidth by the tests of the STREAM benchmark (McCalpin 1995). Stores that bypass
 // the caches are counted without the read that a plain store needs first.
 struct BandwidthCeiling {
   std::int64_t array_bytes = 0;  // The size of one array.
@@ -36,7 +36,7 @@ struct CpuCeilings {
   double fma_gflops = 0;  // float32 multiply-add, all threads
   std::vector<BandwidthCeiling> bandwidths;
   std::vector<ProductCeiling> products;
-  // The time that all products of `dtype` would take at the peak, over the time that they took.
+  // Returns the time that products of `dtype` would take at the peak, over the time that they took.
   double weighted_share(DType dtype) const;
 };
 
@@ -60,7 +60,7 @@ Ceilings cpu_ceilings(Device& cpu);
 // Measures the multiply-add peak of all threads of the device on operands of this dtype, in
 // GFLOP/s, in one run of about 5 to 20 ms.
 double measure_fma_gflops(Device& cpu, DType operands = DType::kF32);
-// The best of several runs of measure_fma_gflops().
+// Returns the highest of several runs of measure_fma_gflops().
 double best_fma_gflops(Device& cpu, int runs, DType operands = DType::kF32);
 
 }  // namespace tracestep

@@ -38,8 +38,8 @@ struct RowLoss {
   float lse, loss;  // lse = log Σ exp(logits), loss = lse - logits[target]
 };
 
-// Rows of logits, of which the first `vocab` columns count. `at`: the operand, if it is there, that
-// the sum over rows is divided by in place of their number; with it rows are left out.
+// Rows of logits, of which the first `vocab` columns count. `at`: the index of operand `count`; in
+// a call that has it the loss is the sum over count, and rows of ignored targets are left out.
 struct Rows {
   std::int64_t count, width, vocab;
   float divisor;
@@ -105,7 +105,7 @@ void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_
               static_cast<std::size_t>((rows.width - vocab) * bytes));
 }
 
-// The factor on each row's gradient: the gradient of the loss, divided as their sum is.
+// Returns the factor on each row's gradient: the gradient of the loss over the divisor of the sum.
 float scale_of(const TensorRef& dloss, const Rows& rows) {
   return scalar_of(dloss) * (1.0f / rows.divisor);
 }

@@ -69,7 +69,7 @@ void compare_kernel(const KernelCall& call) {
   });
 }
 
-// Computes one tile of both gradients; dgate and dup may be the storage of gate and up.
+// Computes both gradients of swiglu for a tile; dgate and dup may be the storage of gate and up.
 HWY_INLINE void swiglu_grad_tile(std::int64_t n, const float* dy, const float* gate,
                                  const float* up, float* dgate, float* dup) {
   const auto step = [&](V g, V x, V u, std::int64_t i, std::int64_t count) HWY_ATTR {

@@ -41,7 +41,7 @@ struct Forward {
         y(call.outputs[0], p.token_major),
         lse(call.outputs[1].as<float>()) {}
 
-  // The number of queries of a tile; all tiles are of about one size.
+  // Returns the queries of a tile; all tiles have about as many.
   std::int64_t tile() const {
     const std::int64_t tiles = ceil_div(p.queries, kMostQueries);
     return round_up((p.queries + tiles - 1) / tiles, kPanel);
@@ -70,7 +70,7 @@ struct Scratch {
   }
 };
 
-// Turns scores into 2^(score - maximum); `factor` brings what was summed to the new maximum.
+// Turns scores into 2^(score - maximum) and adds them to `sum`; `factor` rescales earlier sums.
 HWY_NOINLINE void add_scores(const Sight& sight, std::int64_t queries, float* panel, float* top,
                              float* sum, float* factor) {
   const D d;
@@ -99,7 +99,7 @@ HWY_NOINLINE void add_scores(const Sight& sight, std::int64_t queries, float* pa
   }
 }
 
-// Gives keys a `value` for queries that come before them, and for those that see them no more.
+// Sets elements of a panel to `value` where the query does not see the key, or sees it no more.
 void hide(const Sight& sight, float value, float* panel) {
   for (std::int64_t j = 0; j < sight.keys; ++j) {
     float* row = panel + j * kPanel;
@@ -108,8 +108,8 @@ void hide(const Sight& sight, float value, float* panel) {
   }
 }
 
-// Turns scores into weights, of `queries` queries of a panel, which begin `at` of the tile; hidden
-// ones are 0.
+// Turns a panel's scores into weights, 0 where hidden, for `queries` queries, which begin at query
+// `at` of the tile.
 void weigh(const Sight& sight, std::int64_t queries, std::int64_t columns, const Scratch& s,
            std::int64_t at) {
   const AttentionProblem& p = sight.p;
@@ -146,7 +146,7 @@ void begin_rows(const AttentionProblem& p, const Scratch& s, std::int64_t count)
   std::fill_n(s.sum, count, 0.0f);
 }
 
-// Writes rows begin.. of a tile, `count` of them, whose results are `rows`.
+// Divides `rows` by their sums and writes them as rows [begin, begin + count) of a tile, with lse.
 void finish_rows(const Forward& f, const Scratch& s, float* rows, std::int64_t head,
                  std::int64_t first, std::int64_t begin, std::int64_t count) {
   for (std::int64_t i = begin; i < begin + count; ++i) {
@@ -165,8 +165,8 @@ void finish_rows(const Forward& f, const Scratch& s, float* rows, std::int64_t h
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Tiles of bfloat16 compute the same with these sizes. Results stand transposed, [width, kPanel],
-// so that weights are multiplied as they stand: a tile of queries is one panel.
+// The keys of a tile where the processor's tiles multiply. Results stand transposed, [width,
+// kPanel], so that weights are multiplied as they stand: a tile of queries is one panel.
 constexpr std::int64_t kTiledKeys = 64;
 static_assert(kMostQueries == kPanel && kTiledKeys <= kKeyTile);
 
@@ -252,7 +252,7 @@ void run_tile(const Forward& f, std::int64_t head, std::int64_t first, float* sc
   finish_rows(f, s, s.o, head, first, 0, count);
 }
 
-// Writes the result without keys: zeros, as there is nothing to average.
+// Writes the results of a call without keys: y = 0, as there is nothing to average, and lse = -inf.
 void write_nothing(const Forward& f, const KernelCall& call) {
   const TensorRef& y = call.outputs[0];
   if (f.y) std::memset(y.data, 0, static_cast<std::size_t>(y.count()) * size_of(y.dtype));

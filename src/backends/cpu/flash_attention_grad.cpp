@@ -69,7 +69,7 @@ struct Backward {
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
-  // The same problem with the bounds of the text that `head` of q reads.
+  // Returns the same problem with the document bounds of the text that `head` of q reads.
   Backward of_head(std::int64_t head) const {
     Backward out = *this;
     out.p = p.of_head(head);
@@ -77,7 +77,7 @@ struct Backward {
   }
   float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
-  // The first block of keys that a panel of queries meets.
+  // Returns the first block of keys that queries of this panel see.
   std::int64_t first_block(std::int64_t panel) const {
     return p.first_visible(panel * kPanel) / block;
   }
@@ -114,7 +114,7 @@ struct Scratch {
   }
 };
 
-// A block of keys that meets a panel of queries.
+// A block of keys and a panel of queries that are computed together.
 struct Meeting {
   std::int64_t head = 0, panel = 0;      // of the queries
   std::int64_t first_key = 0, keys = 0;  // those that the panel's last query sees
@@ -124,9 +124,9 @@ struct Meeting {
   Sight sight(const AttentionProblem& p) const { return {p, first_key, keys, first_query}; }
 };
 
-// --- how it is multiplied -----------------------------------------------------------------------
+// --- the two ways to multiply -------------------------------------------------------------------
 
-// Heads of any dtype in float32. Keys and values of the block are strips of kRows.
+// Multiplies heads of any dtype in float32; a block's keys and values are strips of kRows.
 template <class T_>
 struct VectorProducts {
   using T = T_;
@@ -136,7 +136,7 @@ struct VectorProducts {
                  float* dst) {
     pack_across<kRows>(rows, stride, count, width, dst);
   }
-  // Packs keys as they are multiplied with slopes.
+  // Packs keys as the second operand of products with slopes.
   void pack_keys_along(const T* rows, std::int64_t stride, std::int64_t count, std::int64_t width,
                        float* dst) {
     pack_along(rows, stride, count, width, dst);
@@ -164,8 +164,8 @@ struct VectorProducts {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Heads of bfloat16 by tiles. Keys and values of the block are rows of a, and keys for the gradient
-// of queries, transposed, as well.
+// Multiplies heads of bfloat16 by tiles. A block's keys and values are packed as rows of a, and its
+// keys once more, transposed, for the gradient of queries.
 template <class Tiles>
 struct TileProducts {
   using T = BF16;
@@ -203,7 +203,7 @@ struct TileProducts {
 };
 #endif
 
-// Calls f with the way in which heads of this call are multiplied.
+// Calls f with the VectorProducts or TileProducts that multiply the heads of this call.
 template <class F>
 void with_products(const Backward& b, const F& f) {
 #if HWY_TARGET == HWY_AVX3
@@ -245,7 +245,7 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
 }
 
 // Sets p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the
-// slope of a cap; zero where a key is hidden or is not there: there are `rows` rows.
+// slope of a cap; in `rows` rows, both are 0 where a key is hidden or behind the last one.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t rows,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);
@@ -341,7 +341,7 @@ void TileProducts<Tiles>::add_to_block(const Backward& b, const Scratch& s, cons
   }
 }
 
-// Computes dq by its transpose: slopes are multiplied as they stand.
+// Computes dq by its transpose, for which slopes are multiplied as they stand.
 template <class Tiles>
 void TileProducts<Tiles>::add_to_queries(const Backward& b, const Scratch& s, const Meeting& m,
                                          std::int64_t packed, float* dq, std::int64_t ldq) {
@@ -406,7 +406,7 @@ void give_to_queries(P& products, const Backward& b, const Scratch& s, const Mee
 
 // --- the block ---------------------------------------------------------------------------------
 
-// The columns of a panel that are computed: its queries, rounded up to whole tiles.
+// Returns the columns of a panel that are computed: its queries, rounded up to whole tiles.
 std::int64_t columns_of(const Meeting& m) {
   return round_up(round_up(m.queries, kRows), kColumns);
 }

@@ -22,7 +22,7 @@ std::int64_t rows_per_chunk(std::int64_t width) {
   return std::max<std::int64_t>(1, kPlainChunk / std::max<std::int64_t>(1, width));
 }
 
-// Calls f(begin, end) for ranges of rows.
+// Calls f(begin, end) for ranges that cover all rows, on this call's threads.
 template <class F>
 void for_row_ranges(const KernelCall& call, std::int64_t rows, std::int64_t width, const F& f) {
   const std::int64_t step = rows_per_chunk(width);
@@ -176,7 +176,7 @@ void put_along_kernel(const KernelCall& call) {
   });
 }
 
-// Finds the first of the largest that are numbers; in the second result -1 unless all are finite.
+// Writes the first index of a row's largest number; the second result is -1 if one is not finite.
 template <class T>
 void greedy_tokens(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];

@@ -27,11 +27,11 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
-// Elements between two fetches of float32 that stand side by side: a cache line.
+// The float32 elements of a cache line, the distance of fetches from memory in one piece.
 constexpr std::int64_t kLine = 16;
 
-// Packed rows pass through L1 once for each strip of columns, which fills most of it. Where two
-// multiply-adds of sixteen lanes begin in a cycle, they are fetched from L2 so many floats ahead.
+// Whether packed rows are fetched from L2, as with two multiply-adds of 16 lanes per cycle, and how
+// many floats ahead. They pass through L1 once for each strip of columns, which fills most of it.
 constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
 constexpr std::int64_t kRowsAhead = 32 * kRows;
 
@@ -47,7 +47,7 @@ HWY_INLINE void fetch_row(const float* row) {
   }
 }
 
-// Strips of float32, with one step of k in each row.
+// Arithmetic on strips of float32, which have one element of K in each step.
 struct Floats {
   static constexpr std::int64_t kPerStep = 1;
   static HWY_INLINE hn::Vec<D> add(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
@@ -56,9 +56,9 @@ struct Floats {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Strips of pairs of bfloat16, k and k + 1 in the place of a float32 (AVX512-BF16). The instruction
-// adds the product of k + 1 and then that of k, each with one rounding, and takes subnormal
-// operands and sums for zero.
+// Arithmetic on strips of pairs of bfloat16, k and k + 1 in the place of a float32 (AVX512-BF16).
+// The instruction adds the product of k + 1 and then that of k, each with one rounding, and takes
+// subnormal operands and sums for zero.
 struct Pairs {
   static constexpr std::int64_t kPerStep = 2;
   static HWY_INLINE hn::Vec<D> add(hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> sum) {
@@ -128,7 +128,7 @@ HWY_NOINLINE void micro_kernel(std::int64_t k, const float* HWY_RESTRICT a,
   }
 }
 
-// Multiplies a tile of kTile rows; the last rows of a block take the smallest one that holds them.
+// Multiplies a tile of kTile rows; a block's last rows take the smallest tile that holds them.
 template <class Strips, std::int64_t kTile>
 HWY_INLINE void tile_kernel(bool accumulate, std::int64_t k, const float* a, const float* b,
                             float* c, std::int64_t ldc) {
@@ -300,7 +300,7 @@ HWY_NOINLINE void pack(const T* src, std::int64_t stride_j, std::int64_t stride_
 }
 
 #if HWY_TARGET == HWY_AVX3
-// Packs element i of a strip as the pair of rows 2i and 2i + 1, where the second may be missing.
+// Packs `kCount` pairs, each of an element of the row `lower` and the one of `upper` below it.
 template <int kCount>
 HWY_INLINE void join_rows(const BF16* lower, const BF16* upper, float* dst) {
   const hn::FixedTag<std::uint32_t, kCount> d32;

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// The mean of f over a row of x.
+// Returns the mean of f over a row of x.
 template <class F>
 double row_mean(const Operand& x, std::int64_t begin, std::int64_t width, const F& f) {
   double total = 0;

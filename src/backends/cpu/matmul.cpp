@@ -35,7 +35,7 @@ struct Matrix {
   }
 };
 
-// The stride to which the batch dimensions collapse (the op record takes nothing else).
+// Returns the one stride of all batch dimensions (the op record takes nothing else).
 std::int64_t batch_stride(const TensorRef& x) {
   for (int i = x.shape.rank() - 3; i >= 0; --i) {
     if (x.shape[i] != 1) return x.strides[i];
@@ -55,7 +55,7 @@ struct Block {
   std::int64_t first_k = 0, k_begin = 0, k = 0;
 };
 
-// Makes exactly one of the strides 1: with one row (column) the other may be anything.
+// Makes exactly one stride 1: that of a dimension with one element is free, as nothing uses it.
 void normalise(Matrix& x, std::int64_t outer, std::int64_t k) {
   if (outer == 1 && x.k_stride != 1) x.outer_stride = 1;
   if (k == 1 && x.outer_stride != 1) x.k_stride = 1;
@@ -82,7 +82,7 @@ template <class T_, class Strips_>
 struct Packing {
   using T = T_;
   using Strips = Strips_;
-  // The k that a packed strip holds at a time. A block of bfloat16 that is widened takes two.
+  // Returns the elements of K in a packed strip; a block of widened bfloat16 takes two strips.
   static std::int64_t turn(const GemmPlan& plan) { return plan.strip_k * Strips::kPerStep; }
 };
 
@@ -101,7 +101,7 @@ void with_packing(const Product& p, const F& f) {
   f(Packing<BF16, VectorStrips<Floats>>());
 }
 
-// Packs rows `row`.. of a block, `count` of them, over the block's stretch of K.
+// Packs rows of a block, `count` from `row` on, over the block's stretch of K.
 template <class P>
 void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t count,
                float* packed) {
@@ -110,13 +110,13 @@ void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t 
                             packed + row * P::Strips::steps(x.k));
 }
 
-// All threads work on one panel at a time: blocks of rows by blocks of columns of the result, over
-// some blocks of K.
+// A panel, on which all threads work together: blocks of rows by blocks of columns of the result,
+// over some blocks of K.
 struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// The index of the stretch of K that begins with k_begin, among those that are packed of a panel.
+// Returns which of a panel's packed stretches of K begins with k_begin.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
@@ -124,7 +124,7 @@ std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begi
          k_begin % p.plan.block_k / P::turn(p.plan);
 }
 
-// Where the stretch of K from k_begin on of a block of rows is packed for all threads.
+// Returns where a block of rows is packed for all threads, over the stretch of K from k_begin on.
 template <class P>
 float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
@@ -143,14 +143,14 @@ float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
          (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
-// The columns j.. of b over the stretch of K of this block.
+// Returns the columns of b that the block has, over the block's stretch of K.
 template <class P>
 Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));
   return {data, p.b.outer_stride, p.b.k_stride, x.n, x.k};
 }
 
-// Goes to the first packed stretch of K at `k` or behind, which ends at `end`.
+// Sets x to the stretch of K that is packed from `k` on, which ends at `end` at the latest.
 template <class P>
 void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   const std::int64_t chunk_end = (k / p.plan.block_k + 1) * p.plan.block_k;
@@ -227,7 +227,7 @@ void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std:
   }
 }
 
-// The part of the result, or of an operand, that one job of packing has.
+// The size of a job that packs for all threads.
 constexpr std::int64_t kPackedTogether = 64;  // rows or columns, some microseconds
 
 // Returns how many blocks of K of a panel are not packed, as rows of a are read in place there.
@@ -305,7 +305,7 @@ void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t co
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
 }
 
-// The block of a job, and the blocks of K with which its part begins and ends.
+// The block of a job, the index of its rows in the panel, its part of K, and where that ends.
 struct Job {
   Block x;
   std::int64_t row_block = 0, split = 0, last_k = 0;
@@ -368,8 +368,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
 }
 
-// Computes all blocks of a panel. What is shared is packed first, by all threads for all threads, b
-// unless the panel before had it, too.
+// Computes all blocks of a panel. First all threads pack the operand that they share: a, or b,
+// unless the panel before had the same b (`packs_b` is false).
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
   if (plan.shares_a) {
@@ -393,7 +393,7 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
   });
 }
 
-// Computes one panel after the other: rows of the same columns, and all of K for one part of y.
+// Computes one panel after the other: for some columns of y all rows, for some rows all of K.
 void run_panels(const KernelCall& call, const Product& p) {
   const GemmPlan& plan = p.plan;
   PanelOf panel;
@@ -442,7 +442,7 @@ float dot_row(const std::byte* row, DType dtype, const float* x, std::int64_t k)
   return static_cast<float>(total);
 }
 
-// Multiplies rows that lie side by side with x, all of them at once, one k after the other.
+// Computes y[r] = Σ_k x[k] w[r, k] for rows that lie side by side, all at once, k after k.
 void add_columns(const Matrix& w, const std::byte* first, const float* x, std::int64_t k,
                  std::int64_t rows, float* y) {
   const auto step = w.k_stride * static_cast<std::int64_t>(size_of(w.dtype));

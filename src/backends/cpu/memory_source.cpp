@@ -33,7 +33,7 @@ std::byte* map_pages(std::int64_t bytes) {
   return raw == MAP_FAILED ? nullptr : static_cast<std::byte*>(raw);
 }
 
-// Maps memory from a huge page's start: one page more than needed, whose ends are then cut off.
+// Maps memory that begins with a huge page: maps one page more than needed, and unmaps the ends.
 std::byte* map_huge_pages(std::int64_t wanted) {
   std::byte* const begin = map_pages(wanted + kHugePage);
   if (begin == nullptr) return nullptr;

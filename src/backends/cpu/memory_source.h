@@ -13,15 +13,15 @@ class HugePageSource : public MemorySource {
   void* map(std::int64_t bytes) override;
   void unmap(void* address, std::int64_t bytes) override;
 
-  // The bytes mapped here that were touched, so that physical memory backs them.
+  // Returns the bytes mapped here that were touched, so that physical memory backs them.
   std::int64_t resident_bytes() const;
 
  private:
   std::map<std::byte*, std::int64_t> mapped_;  // bytes by address
 };
 
-// Bytes of anonymous physical memory this process holds (heap, stacks, mappings; no code and no
-// file), after the heap's free pages went back to the system; 0: not known.
+// Returns the bytes of anonymous physical memory that this process holds (heap, stacks, mappings;
+// no code, no file), after the heap's free pages went back to the system; 0: not known.
 std::int64_t process_resident_bytes();
 
 }  // namespace tracestep::cpu

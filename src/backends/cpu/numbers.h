@@ -12,7 +12,7 @@
 
 namespace tracestep::cpu {
 
-// x truncated towards zero; too large values saturate, and NaN becomes 0.
+// Returns x truncated towards zero; too large values saturate, and NaN becomes 0.
 template <class Int, class Real>
 Int to_integer(Real x) {
   if (std::isnan(x)) return 0;
@@ -59,7 +59,7 @@ void put_number(void* data, DType dtype, std::int64_t i, Number x) {
   }
 }
 
-// The value of a rank-0 floating operand.
+// Returns the value of a rank-0 floating operand.
 inline float scalar_of(const TensorRef& x) {
   switch (x.dtype) {
     case DType::kBF16: return to_float(*x.as<const BF16>());

@@ -47,7 +47,7 @@ struct Operand {
   bool is_dense = true;
 
   explicit Operand(const TensorRef& x) : Operand(x, x.shape, x.strides) {}
-  // The elements of `x` in another (permuted, merged) order.
+  // Reads the elements of `x` in another (permuted, merged) order.
   Operand(const TensorRef& x, const Shape& shape, const Strides& strides)
       : data(x.as<const std::byte>()),
         dtype(x.dtype),

@@ -37,8 +37,8 @@ struct Streams {
   float *p_new, *m_new, *v_new;  // each may be the old one
 };
 
-// Elements by which the four streams are fetched ahead: a page's end stops what the hardware
-// fetches by itself.
+// How many elements ahead the four streams are prefetched: what the hardware prefetches by itself
+// stops at a page's end.
 constexpr std::int64_t kAhead = 512;
 
 template <bool kRounds, bool kRoundsWeight>

@@ -30,7 +30,7 @@ void for_plain_chunks(const KernelCall& call, std::int64_t count, const F& f) {
   });
 }
 
-// Element i of a dense tensor of integers.
+// Returns element i of a dense tensor of integers.
 inline std::int64_t integer_at(const TensorRef& x, std::int64_t i) {
   switch (x.dtype) {
     case DType::kI64: return x.as<const std::int64_t>()[i];

@@ -44,7 +44,7 @@ struct MaxOf {
   }
 };
 
-// x as [kept..., reduced...].
+// The axes of x as [kept..., reduced...], with the number of results and of elements of each.
 struct Split {
   Shape kept_shape, reduced_shape;
   Strides kept_strides, reduced_strides;
@@ -64,7 +64,7 @@ Split split_axes(const TensorRef& x, const Dims& axes) {
   return s;
 }
 
-// Reduces rows of the permuted operand, in each of which the elements of one result stand.
+// Reduces elements [begin, end) of each row of the permuted operand; a row belongs to one result.
 template <class R>
 void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int64_t count,
                  std::int64_t begin, std::int64_t end, double* out) {
@@ -80,9 +80,9 @@ void reduce_rows(const Operand& x, const Split& s, std::int64_t result, std::int
   }
 }
 
-// Neighbouring results have neighbouring elements: all of them at once, four reduced indices in one
-// go, so that partial results are read and written a quarter as often. At most 64 are combined in
-// float32 before they go into float64.
+// Sizes where results have neighbouring elements: kColumns results are computed at once, from
+// kAtOnce reduced indices in one go, so that partial results are read and written a quarter as
+// often. At most kFlush elements are combined in float32 before they go into float64.
 constexpr std::int64_t kColumns = kTile;
 constexpr int kAtOnce = 4, kFlush = 64;
 static_assert(kFlush % kAtOnce == 0);

@@ -37,7 +37,7 @@ HWY_INLINE void rotate(std::int64_t n, const float* x, const float* cos, const f
   std::copy(out, out + 2 * (n - i), y + 2 * i);
 }
 
-// Rotates pairs that lie apart, (a[i], b[i]), into y and z.
+// Rotates n pairs that lie apart, (a[i], b[i]), into (y[i], z[i]).
 HWY_INLINE void rotate_apart(std::int64_t n, const float* a, const float* b, const float* cos,
                              const float* sin, float sign, float* y, float* z) {
   const V turn = splat(sign);

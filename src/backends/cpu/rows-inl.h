@@ -30,7 +30,7 @@ HWY_INLINE void fetch(const float* p, std::int64_t n) {
   }
 }
 
-// The largest scale · x; -inf if there are no elements.
+// Returns the largest scale · x; -inf if there are no elements.
 HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t width, float scale) {
   const float sign = scale < 0 ? -1.0f : 1.0f;
   float top = -std::numeric_limits<float>::infinity();
@@ -47,7 +47,7 @@ HWY_INLINE float row_max(const Operand& x, std::int64_t begin, std::int64_t widt
   return top * std::abs(scale);
 }
 
-// log Σ exp(x) in one pass: the sum so far is rescaled at every new maximum.
+// Returns log Σ exp(x), in one pass: the sum so far is rescaled at every new maximum.
 HWY_INLINE float row_log_sum_exp(const Operand& x, std::int64_t begin, std::int64_t width) {
   constexpr float kNothing = -std::numeric_limits<float>::infinity();
   float top = kNothing;

@@ -7,7 +7,7 @@
 namespace tracestep::cpu {
 namespace {
 
-// Calls f(zero, wide zero): of the dtype, and of what its elements are computed in.
+// Calls f with two zeros: of the dtype's type, and of the type that its elements are computed in.
 template <class F>
 void with_numbers(DType dtype, const F& f) {
   switch (dtype) {
@@ -28,8 +28,8 @@ Wide widened(T x) {
   }
 }
 
-// Adds up each row by itself, in order: its bits depend on no number of threads. Sums of floating
-// numbers are in double.
+// Writes the running sums of each row, which one thread adds in order, so that bits do not depend
+// on the number of threads. Sums of floating numbers are in double.
 void cumsum_kernel(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &y = call.outputs[0];
   const std::int64_t width = y.shape.back(), count = y.count();

@@ -76,8 +76,8 @@ HWY_INLINE V sqrt(V a) {
 HWY_INLINE V rsqrt(V a) {
   return splat(1.0f) / sqrt(a);
 }
-// The logarithm. The library's takes positive finite numbers only; elsewhere the square root is
-// right, except at zero: NaN of NaN and of what is negative, infinity of infinity.
+// Returns the logarithm. The library's takes positive finite numbers only; others get their square
+// root (NaN for NaN and negative numbers, infinity for infinity), and zero gets -infinity.
 HWY_INLINE V log(V a) {
   const D d;
   const auto zero = hn::Zero(d), infinity = hn::Inf(d);
@@ -97,7 +97,7 @@ HWY_INLINE M equal(V a, V b) {
 HWY_INLINE V select(M m, V a, V b) {
   return {hn::IfThenElse(m.m, a.v, b.v)};
 }
-// The larger one. A NaN on either side wins, as in most array libraries.
+// Returns the larger one. A NaN on either side wins, as in most array libraries.
 HWY_INLINE V max(V a, V b) {
   return {hn::IfThenElse(hn::IsNaN(b.v), b.v, hn::IfThenElse(hn::Lt(a.v, b.v), b.v, a.v))};
 }
@@ -109,7 +109,7 @@ HWY_INLINE V multiply_subtract(V a, V b, V c) {  // a b - c, rounded once
   return {hn::MulSub(a.v, b.v, c.v)};
 }
 
-// e^x within 1e-7, zero below e^-87: x = n·ln2 + r, and twice a polynomial of degree 6 in r
+// Returns e^x within 1e-7, zero below e^-87: x = n·ln2 + r, and twice a polynomial of degree 6 in r
 // (relative error 1.1e-8) times 2^(n-1), which exists for every n that a finite result needs and is
 // zero for the least. Adding 1.5·2^23 rounds to an integer and leaves it in the low bits of the
 // sum.
@@ -134,8 +134,8 @@ HWY_INLINE V exp(V x) {
   return {hn::Mul(q, power)};
 }
 
-// 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: computed as exp() is, to base two, without
-// the low part of its logarithm and with the addition in place of the last multiplication.
+// Returns 1 + e^-x within 1e-7 for |x| <= 5, 2e-8 |x| beyond: computed as exp() is, to base two,
+// but without the low part of log 2, and with the addition in place of the last multiplication.
 HWY_INLINE V one_plus_exp_of_minus(V x) {
   const D d;
   const DU du;
@@ -179,7 +179,7 @@ HWY_INLINE void map(F f, std::int64_t n, float* y, const In*... in) {
 
 // --- sums: four vectors of partial sums, then their lanes, always in this order ----------------
 
-// Σ f(a[i], …), with f giving a V; n small (a tile): the error is that of n/(4·lanes) additions.
+// Returns Σ f(a[i], …), with f giving a V; n is small (a tile): the error is of n/(4·lanes) sums.
 template <class F, class... In>
 HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
   V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;
@@ -202,7 +202,7 @@ HWY_INLINE float sum_of(F f, std::int64_t n, const In*... in) {
   return hn::GetLane(hn::SumOfLanes(D(), total.v));
 }
 
-// Sums the values of f as sum_of() does, and stores them to y.
+// Stores the values of f to y as map() does, and returns their sum as sum_of() does.
 template <class F, class... In>
 HWY_INLINE float map_and_sum(F f, std::int64_t n, float* y, const In*... in) {
   V s0 = splat(0.0f), s1 = s0, s2 = s0, s3 = s0;

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// e^(scale·x - top)
+// Computes e^(scale·x - top).
 struct Exponential {
   float scale, top;
   HWY_INLINE V operator()(V x) const { return exp(multiply_subtract(x, splat(scale), splat(top))); }

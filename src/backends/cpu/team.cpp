@@ -29,14 +29,14 @@ Ticks now() {
 }
 
 constexpr Ticks kMicrosecond = 3'000;
-// Work below the first is done before another core has its first chunk; below the second, before
-// a thread that sleeps is awake.
+// Work shorter than kWorthSharing is done before another core has its first chunk; work shorter
+// than kWorthWaking is done before a thread that sleeps is awake.
 constexpr Ticks kWorthSharing = 6 * kMicrosecond, kWorthWaking = 40 * kMicrosecond;
 // How long a helper looks for work before it sleeps: longer than from one op of a step to the next.
 constexpr Ticks kSpin = 200 * kMicrosecond;
 // How long a master waits for the chunks of others before it sleeps.
 constexpr Ticks kWait = 20 * kMicrosecond;
-// Sharing is judged by so much time of it, and not tried for so long after it did not pay.
+// How long sharing goes on until it is judged, and for how long it rests if it did not pay.
 constexpr Ticks kJudged = 3'000 * kMicrosecond;
 constexpr Ticks kLeastRest = 20'000 * kMicrosecond, kMostRest = 1'000'000 * kMicrosecond;
 
@@ -57,7 +57,7 @@ bool spin(Ticks ticks, const Done& done) {
   return done();
 }
 
-// The exception of the lowest chunk, so that a message does not depend on the threads either.
+// Keeps the exception of the lowest chunk, so that a message does not depend on the threads either.
 class FirstError {
  public:
   void capture(std::int64_t chunk) {
@@ -82,9 +82,9 @@ class FirstError {
 }  // namespace
 
 // Holds the work that the master has published. A ticket says which job it is (upper half) and how
-// many of its chunks are not taken yet (lower half). Who replaces a ticket by the next has that
-// chunk; as the master changes the rest only when all chunks are done, what was read before belongs
-// to it.
+// many of its chunks are not taken yet (lower half). The thread that replaces a ticket by the next
+// has that chunk; the master changes the other members only when all chunks are done, so what was
+// read before the exchange belongs to the chunk.
 struct Team::Job {
   alignas(64) std::atomic<std::uint64_t> ticket = 0;
   std::atomic<ChunkBody> body = nullptr;

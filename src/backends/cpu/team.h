@@ -18,8 +18,8 @@ namespace tracestep::cpu {
 
 class Team {
  public:
-  // The team of the calling thread. Its helpers start when they are first needed, and end with this
-  // thread. After fork(), the child has no helpers, and its master works alone.
+  // Returns the team of the calling thread. Its helpers start when they are first needed, and end
+  // with this thread. After fork(), the child has no helpers, and its master works alone.
   static Team& of_this_thread();
 
   Team();

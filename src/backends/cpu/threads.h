@@ -14,8 +14,8 @@ struct CpuThreads {
   int count = 1;
 };
 
-// The number of threads that share the work of this stream; without a stream, the number of allowed
-// cores.
+// Returns the number of threads that share the work of this stream; without a stream, the number of
+// allowed cores.
 int threads_of(const void* stream);
 inline int threads_of(const KernelCall& call) {
   return threads_of(call.stream);

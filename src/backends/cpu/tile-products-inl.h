@@ -65,10 +65,10 @@ struct ProcessorTiles {
   }
 };
 
-// Does the same operations in plain code. As Intel's manual has it (Software Developer's Manual,
-// volume 2, TDPBF16PS), products of even and of odd k are summed apart, from zero, in the order of
-// k; the two sums are added, and that is added to the result. Subnormal numbers are taken for zero,
-// and so are subnormal results.
+// Does the operations of ProcessorTiles in plain code. By Intel's manual (Software Developer's
+// Manual, volume 2, TDPBF16PS), products of even and of odd k are summed apart, from zero, in the
+// order of k; the two sums are added, and that is added to the result. Subnormal numbers are taken
+// for zero, and so are subnormal results.
 struct EmulatedTiles {
   static float flushed(double x) {
     const auto rounded = static_cast<float>(x);
@@ -154,7 +154,7 @@ HWY_INLINE void transpose_words(hn::Vec<DU> (&x)[16]) {
   }
 }
 
-// The first `n` of 16 pairs that stand side by side, `n` counting elements; zeros behind them.
+// Loads 16 pairs of neighbours, of which the first `n` elements count; the others become zeros.
 HWY_INLINE hn::Vec<DU> load_pairs(const BF16* from, std::int64_t n) {
   const DU du;
   if (n >= 2 * kTilePairs) return hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(from));
@@ -163,7 +163,7 @@ HWY_INLINE hn::Vec<DU> load_pairs(const BF16* from, std::int64_t n) {
   return hn::Load(du, words);
 }
 
-// Pairs of 16 neighbours of two rows, of which the first `n` count and the second may be missing.
+// Loads 16 pairs, each of an element of `lower` and of `upper` (or 0); the first `n` count.
 HWY_INLINE hn::Vec<DU> load_joined(const BF16* lower, const BF16* upper, std::int64_t n) {
   const DU du;
   const hn::Rebind<std::uint16_t, DU> d16;
@@ -179,8 +179,8 @@ HWY_INLINE hn::Vec<DU> load_joined(const BF16* lower, const BF16* upper, std::in
   return upper == nullptr ? low : hn::Or(low, hn::ShiftLeft<16>(widened(upper)));
 }
 
-// Packs a tile of a: row r has the pairs of a(r, ·), 16 rows along j of which `rows` count, and `k`
-// elements of K of which 32 fit. One of the strides is 1.
+// Packs a tile of a, whose row r has the pairs of a(r, ·): `rows` of 16 rows along j, and up to 32
+// of `k` elements of K; the rest is zero. One of the strides is 1.
 HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                           std::int64_t rows, std::int64_t k, float* dst) {
   const DU du;
@@ -257,7 +257,7 @@ struct TileRows {
   std::int64_t row = 0, lower = 0, next = 0, panel = 0;
 };
 
-// The tiles that pack_tile_rows() wrote, `steps` pairs of K deep, which one panel need not know.
+// Returns the tiles that pack_tile_rows() wrote; `steps`: pairs of K, needed for several panels.
 HWY_INLINE TileRows packed_tiles(const float* packed, std::int64_t steps = 0) {
   constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
   return {.at = reinterpret_cast<const std::byte*>(packed),
@@ -267,8 +267,8 @@ HWY_INLINE TileRows packed_tiles(const float* packed, std::int64_t steps = 0) {
           .panel = 2 * kTileRows * steps * kFloat};
 }
 
-// The tiles of a matrix whose rows, `stride` elements apart, have K side by side: nothing is
-// packed. Rows and depth must be whole tiles.
+// Returns the tiles of a matrix whose rows, `stride` elements apart, have K side by side: nothing
+// is packed. Rows and depth must be whole tiles.
 HWY_INLINE TileRows tiles_in_place(const BF16* rows, std::int64_t stride) {
   const std::int64_t row = stride * static_cast<std::int64_t>(sizeof(BF16));
   return {.at = reinterpret_cast<const std::byte*>(rows),
@@ -321,8 +321,8 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
   if constexpr (kDown > 1 && kAcross > 1) tiles.template store<3>(lower + kTileRows, ldc * kFloat);
 }
 
-// Does as multiply_tiles(), for `rows` and `columns` of up to 32: tiles are whole, so what is
-// narrower is multiplied beside the result.
+// Does as multiply_tiles(), for up to 32 `rows` and `columns`: tiles are whole, so what is narrower
+// is computed in a buffer and copied.
 template <class Tiles>
 HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth, const TileRows& a,
                               const float* b, std::int64_t rows, std::int64_t columns, float* c,
@@ -348,7 +348,7 @@ HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth,
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(edge + r * kColumns, columns, c + r * ldc);
 }
 
-// Strips of tiles, as Floats and Pairs in gemm-inl.h.
+// Packed operands and products of tiles for matmul.cpp, like VectorStrips in gemm-inl.h.
 template <class Tiles>
 struct TileStrips {
   static constexpr std::int64_t kPerStep = 2;

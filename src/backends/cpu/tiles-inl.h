@@ -17,7 +17,7 @@ namespace tracestep::cpu::HWY_NAMESPACE {
 
 // Elements of a tile: five tiles of float32 take 20 of the 32 KiB that L1 has at least.
 constexpr std::int64_t kTile = 1024;
-// Elements of a chunk, the unit that threads share; at least, where chunk_of_tiles() says how many.
+// Elements of a chunk, the unit that threads share; for_tiles() takes up to four times as many.
 constexpr std::int64_t kChunk = 16 * kTile;
 
 struct Tile {
@@ -42,7 +42,7 @@ HWY_NOINLINE inline const float* read(const Operand& x, std::int64_t begin, std:
   return buffer.data;
 }
 
-// Where a result's elements from `begin` on are computed; `finish` stores them in its dtype.
+// Returns where a result's elements from `begin` on are computed; finish() stores them.
 HWY_INLINE float* destination(const TensorRef& y, std::int64_t begin, Tile& buffer) {
   return y.dtype == DType::kF32 ? y.as<float>() + begin : buffer.data;
 }
@@ -91,8 +91,8 @@ void for_chunks(const KernelCall& call, std::int64_t chunks, const F& f) {
       &f);
 }
 
-// How many elements a chunk has where each stands for itself: long stretches where there are many,
-// as streams from memory begin slowly, but no fewer than sixteen chunks for each thread.
+// Returns how many elements a chunk of an elementwise kernel has: kChunk to 4 · kChunk, as streams
+// from memory begin slowly, but more than kChunk only if each thread gets sixteen chunks.
 inline std::int64_t chunk_of_tiles(std::int64_t count, int threads) {
   constexpr std::int64_t kMost = 4 * kChunk;
   return std::clamp(count / (std::int64_t{16} * threads) / kTile * kTile, kChunk, kMost);

@@ -54,8 +54,8 @@ struct Factors {
   bool rounds_weight;  // True: the weight is bfloat16 and is rounded stochastically.
 };
 
-// The factor on eps: the second element of step_size, √(1-β2ᵗ), which makes an uncorrected root
-// equal to PyTorch's corrected one; 1 if step_size is a single number.
+// Returns the factor on eps: the second element of step_size, √(1-β2ᵗ), which makes an uncorrected
+// root equal to PyTorch's corrected one; 1 if step_size is a single number.
 HWY_INLINE float eps_factor(const TensorRef& step_size) {
   if (step_size.shape.rank() == 0) return 1.0f;
   TensorRef second = step_size;
@@ -63,7 +63,7 @@ HWY_INLINE float eps_factor(const TensorRef& step_size) {
   return scalar_of(second);
 }
 
-// The factors of an update. `scale` and `count`: nullptr where the call has none.
+// Returns the factors of an update. `scale` and `count`: nullptr where the call has none.
 HWY_INLINE Factors factors_of(const KernelCall& call, const TensorRef& lr,
                               const TensorRef& step_size, const TensorRef* scale,
                               const TensorRef* count) {

@@ -23,7 +23,7 @@ OwnKernels& own_kernels() {
   return all;
 }
 
-// The index of a GPU: "cuda:1" is 1, "cuda" 0; nullopt for "cpu".
+// Returns the index of a GPU: "cuda:1" is 1, "cuda" 0; nullopt for "cpu".
 std::optional<int> gpu_of(std::string_view device) {
   if (!device.starts_with("cuda")) return std::nullopt;
   const std::size_t colon = device.find(':');

@@ -13,8 +13,8 @@
 
 namespace tracestep::capi {
 
-// Kernels for ops from outside, which the devices of sessions get that are opened afterwards; it
-// must not be set while a session is being opened. The ops themselves must be registered
+// Kernels of a program's own ops, for the devices of sessions that are opened after this was set;
+// it must not be set while a session is being opened. The ops themselves must be registered
 // (ir/op_def.h) before programs name them. Only programs that link the engine can use this: the
 // shared library does not export it.
 struct OwnKernels {
@@ -26,7 +26,7 @@ void use_kernels(OwnKernels kernels);
 // missing. `lent` must outlive it.
 std::unique_ptr<Device> make_session_device(const RunSpec& run, const LentMemory& lent);
 
-// This process's communicator in a group of processes with a GPU each. Throws as make_nccl_group().
+// Returns this process's communicator in a group with one GPU each. Throws as make_nccl_group().
 std::unique_ptr<Communicator> connected_by_nccl(Processes& processes, Device& device);
 
 // Make the device's work wait for that of the caller's stream, and the stream wait for the device's

@@ -50,7 +50,7 @@ class CallersProcesses final : public Processes {
   const tracestep_ranks ranks_;
 };
 
-// A group of all ranks, whose tensors are summed whole.
+// The group of all ranks, which sums whole tensors by a function of the caller.
 class CallersGroup final : public Communicator {
  public:
   CallersGroup(Processes& processes, const tracestep_ranks& ranks)
@@ -88,7 +88,7 @@ class CallersGroup final : public Communicator {
   void sum(void* data, std::int64_t count, const char* dtype) const {
     if (count > 0) check(ranks_.sum(ranks_.context, data, count, dtype), "sum");
   }
-  // Adds numbers of 16 bits up in float32, rounded once.
+  // Sums 16-bit numbers over the ranks in float32, rounded once.
   template <class T>
   void sum_widened(T* data, std::int64_t count, T (*narrow)(float)) {
     wide_.resize(static_cast<std::size_t>(count));

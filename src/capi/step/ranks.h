@@ -12,12 +12,12 @@
 
 namespace tracestep::capi {
 
-// The processes of these ranks. Throws Error{kUsage} for impossible numbers.
+// Returns the processes of these ranks. Throws Error{kUsage} for impossible numbers.
 std::unique_ptr<Processes> processes_of(const tracestep_ranks& ranks);
 
-// This process's communicator of the group, on this device. The device, the processes and what they
-// were made of must outlive it. Throws Error{kDevice} if there is no NCCL, and DeviceError if it
-// cannot connect them.
+// Returns this process's communicator of the group, on this device. The device, the processes and
+// what they were made of must outlive it. Throws Error{kDevice} if there is no NCCL, and
+// DeviceError if it cannot connect them.
 std::unique_ptr<Communicator> connected(Processes& processes, const tracestep_ranks& ranks,
                                         Device& device);
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBeforeUpdates = "reduce";  // the pass in front of `optimizer`
 
-// The name of the field's flag, with lines for dashes.
+// Returns the name of the field's flag without "--", with underscores for dashes.
 std::string word_of(const RunField& field) {
   std::string out = field.flag.substr(2);
   std::ranges::replace(out, '-', '_');
@@ -42,7 +42,7 @@ const RunField& field_of(const std::string& name) {
   throw Error(ErrorCode::kUsage, "words", name + " is no word");
 }
 
-// The run's context, with what the device can do.
+// Returns what passes need to know of the device: its kernels and traits.
 PassContext context_for(const Device& device) {
   PassContext out;
   out.has_kernel = [&device](const OpDef& op) { return device.has_kernel(op); };
@@ -61,8 +61,8 @@ std::vector<UpdateGroup> groups_of(const Program& program, const StepOptions& op
   return out;
 }
 
-// Runs all passes. They stop in front of the updates, which are made here for the groups of the
-// options, and go on behind them.
+// Runs all passes on `forward` and returns the result; in place of the pass `optimizer`, updates
+// are added here for the groups of parameters that the options have.
 Program passed(const Program& forward, const RunSpec& run, const StepOptions& options,
                const Device& device, PassContext context) {
   Program out;
@@ -82,8 +82,8 @@ Program passed(const Program& forward, const RunSpec& run, const StepOptions& op
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
-// A program that updates the store's parameters by its gradients; with `is_summed`, these are
-// outputs, so that ranks have them summed.
+// Returns a program that updates the store's parameters by its gradients; with `is_summed`, these
+// are outputs, so that ranks have them summed.
 Program updates_of(const Store& store, bool is_summed) {
   Builder b("update");
   for (const std::string& name : store.names(LeafKind::kParameter)) {

@@ -31,14 +31,14 @@ struct StepOptions {
 // gives. Throws Error{kInput} naming the file.
 std::shared_ptr<const CapturedModel> program_at(const std::filesystem::path& path);
 
-// The run that the words describe, with this module unless it is nullptr. Throws Error{kUsage}
-// naming a word that is unknown, has a wrong value, or is not for the library (of a model, a batch,
-// ranks).
+// Returns the run that the words describe, with this module unless it is nullptr. Throws
+// Error{kUsage} naming a word that is unknown, has a wrong value, or is not for the library (of a
+// model, a batch, ranks).
 RunSpec run_of_words(const std::string& words, std::shared_ptr<const CapturedModel> module);
 
-// The program of this kind of run after all passes, for the device's kernels. UPDATE updates the
-// store's parameters by its gradients. With ranks, BACKWARD, STEP and UPDATE sum losses and
-// gradients over them; a loss is always the mean over all ranks. Throws Error{kUsage} for what
+// Returns the program of this kind of run after all passes, for the device's kernels. UPDATE
+// updates the store's parameters by its gradients. With ranks, BACKWARD, STEP and UPDATE sum losses
+// and gradients over them; a loss is always the mean over all ranks. Throws Error{kUsage} for what
 // passes refuse, and for a parameter that is in no group.
 Program program_of_kind(tracestep_kind kind, const RunSpec& run, const StepOptions& options,
                         const Store& store);

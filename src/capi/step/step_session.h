@@ -26,7 +26,7 @@ class StepRun {
   StepSession& session() const { return session_; }
   const Program& program() const { return program_; }
   tracestep_bytes size() const;
-  // The tensor with this number; nullptr: there is none.
+  // Returns the tensor with this number; nullptr: there is none.
   const tracestep_tensor* tensor(std::int64_t index) const;
 
   void start();
@@ -66,7 +66,7 @@ class StepSession {
   Store& store() const { return stores_->first(); }
   const RankStores& stores() const { return *stores_; }
   const LentMemory& lent() const { return lent_; }
-  // The other processes; nullptr: this one is alone.
+  // Returns the other processes; nullptr: this one is alone.
   Processes* processes() const { return processes_.get(); }
   int ranks() const { return processes_ == nullptr ? 1 : processes_->count(); }
 

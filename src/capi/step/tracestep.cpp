@@ -40,7 +40,7 @@ int status_of(const Error& error) {
   return tracestep::exit_code(error.code());
 }
 
-// Calls `act`; returns 0, or the status of what that throws, and lets nothing pass.
+// Calls `act`; returns 0, or the status of the exception that `act` throws, and throws nothing.
 template <class Act>
 int guarded(const Act& act) noexcept {
   try {
@@ -67,7 +67,7 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-// As guarded(), with the session's lock held and its device current.
+// Does as guarded(), with the session's lock held and its device current.
 template <class Act>
 int in_session(StepSession* session, const Act& act) noexcept {
   return guarded([&] {

@@ -111,7 +111,7 @@ struct Rsqrt {
     return rsqrt(x);
   }
 };
-// 1 + e^-x; a computing type may overload it, as vectors do with a faster version.
+// Returns 1 + e^-x; a computing type may overload it, as vectors do with a faster version.
 template <class V>
 TRACESTEP_FUNCTION V one_plus_exp_of_minus(V x) {
   return constant(x, 1.0f) + exp(constant(x, 0.0f) - x);
@@ -122,8 +122,8 @@ struct Sigmoid {
     return constant(x, 1.0f) / one_plus_exp_of_minus(x);
   }
 };
-// (e^2|x| - 1) / (e^2|x| + 1) with the sign of x; near 0, where that cancels, a polynomial whose
-// error is below an ulp (Cephes, tanhf). |x| is held where the quotient is 1 to the last bit.
+// Returns (e^2|x| - 1) / (e^2|x| + 1) with the sign of x; near 0, where the difference cancels, a
+// polynomial with an error below an ulp (Cephes, tanhf). Beyond |x| = 10 the quotient is 1.
 struct Tanh {
   template <class V>
   TRACESTEP_FUNCTION V operator()(V x) const {
@@ -312,8 +312,8 @@ struct Affine {
   }
 };
 
-// AdamW (Loshchilov and Hutter 2019), decoupled decay first, epsilon added to the uncorrected
-// root: the bias corrections are inside `step_size`.
+// A step of AdamW (Loshchilov and Hutter 2019): decay first, decoupled; epsilon is added to √v
+// without its bias correction, since both corrections are inside `step_size`.
 template <class V>
 struct AdamwResult {
   V parameter, m, v;

@@ -23,7 +23,7 @@
 
 namespace TRACESTEP_FUNCTORS_NAMESPACE {
 
-// `kTop`: the largest exponent of a code.
+// How the first moment, m, is coded: with a sign, and `kTop` as the largest exponent.
 struct FirstMoment {
   static constexpr int kTop = 7;
   static constexpr bool kSigned = true;
@@ -49,16 +49,16 @@ struct MomentScale {
   }
 };
 
-// Makes numbers below the least exponent evenly spaced: such an x becomes (x + least) / 2, which
-// has the exponent below, and whose bits count the steps.
+// Codes scaled numbers. Below the least exponent the codes are evenly spaced: such an x becomes (x
+// + least) / 2, which has the exponent below, and whose bits count the steps.
 template <class Moment>
 struct MomentCode {
   static constexpr float kLeast = 2.0f / static_cast<float>(1u << Moment::kTop);
   static constexpr unsigned kBase = static_cast<unsigned>(127 - Moment::kTop) << 23;
 
-  // The code of a number, in the lower 8 bits. The lower 16 bits of `noise` decide between the two
-  // neighbours of x; an exact number keeps its value. A v that is not zero never gets the code of
-  // zero, with which the weight would move by m / eps.
+  // Returns the code of a number, in the lower 8 bits. The lower 16 bits of `noise` decide between
+  // the two neighbours of x; an exact number keeps its value. A v that is not zero never gets the
+  // code of zero, with which the weight would move by m / eps.
   template <class V, class U>
   TRACESTEP_FUNCTION U operator()(V x, V inverse_scale, U noise) const {
     const V y = abs(x) * inverse_scale, zero = constant(x, 0.0f);
@@ -75,7 +75,7 @@ struct MomentCode {
 
 template <class Moment>
 struct MomentFromCode {
-  // The number of a code. `code`: in the lower 8 bits; the others are zero.
+  // Returns the number of a code. `code`: in the lower 8 bits; the others are zero.
   template <class V, class U>
   TRACESTEP_FUNCTION V operator()(U code, V scale) const {
     using Code = MomentCode<Moment>;
