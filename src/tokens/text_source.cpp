@@ -81,7 +81,7 @@ class Reader {
     }
   }
 
-  // Returns why it is no text; empty: it is, and was added.
+  // Adds the file's text. Returns why the file is no text; empty: it was added.
   std::string add_file(const fs::path& path) {
     const InputFile file(path, "text"_field);
     if (file.size() == 0) return {};
@@ -115,7 +115,7 @@ class Reader {
     return start_of(file, kPieceBytes).find('\0') != std::string::npos;
   }
 
-  // Returns why it is no text; what was read so far stays then.
+  // Appends the file's text. Returns why it is none, and leaves what was read so far; else empty.
   std::string append(const InputFile& file, TextMark mark) {
     if (mark == TextMark::kUtf32) return kUtf32;
     const bool is_wide = mark == TextMark::kUtf16Little || mark == TextMark::kUtf16Big;

@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// How a stream stores a token whose loss does not count, such as one of a prompt.
+// Returns what a stream stores for a token whose loss does not count, such as one of a prompt.
 constexpr std::int64_t untrained(std::int64_t id) {
   return ~id;
 }

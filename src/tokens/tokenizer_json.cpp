@@ -11,10 +11,10 @@
 namespace tracestep {
 namespace {
 
-// A template may name a list of ids again and again.
+// The most tokens set before a text; a template may name a list of ids again and again.
 constexpr std::size_t kMostStart = 1024;
 
-// The tokens that a template sets before a text; only kinds are taken that set nothing within it.
+// Returns the tokens that a template sets before a text; refuses kinds that change the text itself.
 std::vector<std::int32_t> start_in(const TokenizerFields& file) {
   std::vector<std::int32_t> out;
   if (file.find("post_processor") == nullptr) return out;
