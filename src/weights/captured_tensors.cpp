@@ -40,7 +40,7 @@ void load_leaf(const WholeTensors& to, const SavedTensors& file, const CapturedM
   load_tensor(to, name, read_leaf(file, name, leaf_of(model, name).type));
 }
 
-// Refuses tensors that no leaf of the module is called by.
+// Throws for a tensor that is no weight or constant of the module, and no adapter.
 void check_names(const SavedTensors& file, const CapturedModel& model) {
   for (const std::string& name : file.names()) {
     const ValueId id = model.program.find_leaf(name);
@@ -85,13 +85,13 @@ HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64
   return as_dtype(out, type.dtype);
 }
 
-// The shape of the batch of all replicas, if each has rows as the module's program.
+// Returns `shape` with the rows of all replicas, each of which has those of the module's program.
 Shape of_replicas(Shape shape, int replicas) {
   if (!shape.empty()) shape[0] *= replicas;
   return shape;
 }
 
-// The tensor with each replica's rows `times` times, once for each of its micro-batches.
+// Returns the tensor with each replica's rows `times` times, once for each of its micro-batches.
 HostTensor repeated(const HostTensor& value, std::int64_t times, int replicas) {
   if (times == 1) return value;
   Shape shape = value.shape;

@@ -152,7 +152,7 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 namespace {
 
-// Magnitudes or scales of codes as this model has them; nullopt: they have that shape, or no such.
+// Returns NF4 magnitudes or scales in the model's shape; nullopt: they have it, or are neither.
 std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
                                             const TensorView& value) {
   const Type type = to.type(name);
@@ -291,8 +291,8 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
 
 namespace {
 
-// `from` with so many rows: the last ones are left out, or each new one is the mean of those there
-// are, as transformers resizes embeddings (resize_token_embeddings), but for its noise.
+// Returns `from` with `rows` rows: the last ones are left out, or each new one is the mean of the
+// old ones, as transformers resizes embeddings (resize_token_embeddings), but without its noise.
 HostTensor with_rows(const HostTensor& from, std::int64_t rows) {
   Type type{DType::kF32, from.shape};
   type.shape[0] = rows;

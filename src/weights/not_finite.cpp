@@ -16,8 +16,8 @@ struct Tally {
   std::int64_t infinite = 0, nan = 0;
 };
 
-// Tests a bit pattern, at any alignment: a number with all exponent bits set is an infinity, or a
-// NaN if mantissa bits are set too.
+// Counts infinities and NaN by their bits, at any alignment: a number with all exponent bits set is
+// an infinity, or a NaN if mantissa bits are set too. `infinity`: the bits of one.
 template <std::unsigned_integral Bits>
 Tally tally(std::span<const std::byte> bytes, Bits infinity) {
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;

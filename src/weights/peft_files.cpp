@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kExport = "export";
 constexpr std::string_view kTheirs = "base_model.model.", kWeight = ".weight";
-// The head that is the embedding as well, of which PEFT has a second copy.
+// PEFT's name of the head, under which it saves the embedding a second time if the two are tied.
 constexpr const char* kTiedHead = "base_model.model.lm_head.weight";
 
 std::string_view which_of(std::string_view adapter) {
@@ -148,8 +148,8 @@ std::vector<std::string> targets_for(const std::set<std::string>& adapted,
   return {out.begin(), out.end()};
 }
 
-// True for what PEFT saves of a resized base a second time: embeddings and head under the names
-// that they have within the module that it saves whole, and the head that is the embeddings.
+// True for a tensor that PEFT saves a second time for a resized base: embeddings and head under
+// their names within the module that it saves whole, and the head that is the embedding.
 bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied) {
   for (const std::string_view inner : {".modules_to_save", ".original_module"}) {
     const std::size_t at = name.find(inner);
@@ -239,7 +239,7 @@ Adapters adapters_of(const SavedTensors& from) {
   const bool has_any = std::ranges::any_of(from.names(), is_adapter);
   if (!has_any) return {};
   if (found == from.metadata().end()) fail_input(where, "it does not say what its adapters are");
-  // The folder that they began from may be gone: they are here.
+  // Leaves out the folder that the adapters began from: it may be gone, and the adapters are here.
   const std::string text = found->second.substr(0, found->second.find(",from="));
   try {
     return parse_adapters(where, text);
