@@ -27,7 +27,7 @@ RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
   return run;
 }
 
-// Returns the first weight that is not finite.
+// Sets the weights from `options.init` or the seed; returns the first weight that is not finite.
 std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   if (options.run.model.captured != nullptr) {
     std::optional<SavedTensors> init;

@@ -58,8 +58,8 @@ void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::i
   set_batch_number(executor, run, number);
 }
 
-// Sets the tokens of run `number` of the program, or the example of a captured module that is
-// trained on it alone. `run`: its micro-batches are those of the program.
+// Sets the inputs of run `number` of the program: the tokens of `batch`, or with `on_example` the
+// example of a captured module. `run`: the run, with the micro-batches of the program.
 void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const Batch& batch,
                 std::int64_t number) {
   if (!on_example) return set_text(executor, run, batch, number);
@@ -69,7 +69,7 @@ void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const B
   set_batch_number(executor, run, number);
 }
 
-// Joins the rows of several micro-batches, those of each replica one behind the other.
+// Joins the rows of several micro-batches, so that the rows of each replica follow each other.
 HostTensor joined_rows(std::span<const HostTensor* const> parts, int replicas) {
   Shape shape = parts[0]->shape;
   shape[0] *= std::ssize(parts);
