@@ -61,11 +61,11 @@ struct CellTables {
   std::optional<Error> last_words = {};  // An error to throw after everything is written.
 };
 
-// Adds what the file of rows does not keep to a result, if it is missing.
+// Adds its program, which the file of rows does not keep, to a result that lacks it.
 void add_program(CellResult& result);
 
-// The suffix of a cell's number that asks for one visit; the number is how many visits the cell may
-// have.
+// The suffix of a cell's number ("step:3/1") by which a process is asked for a single visit of the
+// cell; the number in it is how many visits the cell may have.
 inline constexpr std::string_view kOneVisit = "/1";
 
 // Selects the constructor that lists the cells without measuring.

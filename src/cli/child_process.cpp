@@ -24,7 +24,7 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
               fmt::format("{} is not possible: {}", what, std::strerror(error)));
 }
 
-// Opens a file for a process's output, which then cannot block on either stream.
+// Opens a temporary file for a process's output: unlike with a pipe, writing to it never blocks.
 File temporary_file() {
   File out(std::tmpfile(), &std::fclose);
   if (out == nullptr) fail("a temporary file", errno);
@@ -45,7 +45,7 @@ void end_with(pid_t parent, int number) {
   if (::getppid() != parent) ::_exit(127);
 }
 
-// Collects processes that have ended, and the status of `child`. True: no child is left.
+// Reaps children that have ended, and writes the status of `child`. True: no child is left.
 bool collect(pid_t child, int& status) {
   pid_t ended = 0;
   for (int state = 0; (ended = ::waitpid(-1, &state, WNOHANG)) > 0;) {

@@ -64,8 +64,8 @@ void measures_with(Command& command, const std::shared_ptr<Options>& options, Ru
   command.run_cells = [options, run](Cells& cells) { return run(*options, cells); };
 }
 
-// All of them, in the order of the help text: by section, then by name. Each is the function
-// NAME_command() of a file command_NAME.cpp, found by its name.
+// Returns all commands in the order of the help text: by section, then by name. Each is the
+// function NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
 // The program `tracestep` as a function, also for programs that add their own ops or devices: runs

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kAttentionSchema = "tracestep.attention/1";
 
-// The defaults of a sweep.
+// A sweep's name, and the values that it gives to fields for which the user gave none.
 struct Sweep {
   std::string_view name;
   std::vector<std::pair<const char*, std::vector<std::string>>> values;

@@ -74,7 +74,7 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   }
 }
 
-// Adds the least memory that would do, and its holders, where nothing keeps the task.
+// Adds tables of the least memory that would do and its holders, if nothing keeping the task fits.
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));

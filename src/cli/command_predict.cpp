@@ -242,7 +242,7 @@ int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const 
   return 0;
 }
 
-// Measures what was predicted; the exit status of the signal that ended it, or 0.
+// Measures what was predicted. Returns the exit status of the signal that ended this, or 0.
 int check_all(const PredictOptions& o, const std::string& date_utc, const KnownDevice& known,
               const PredictionFiles& files, std::vector<Prediction>& predictions) {
   const StopSignal stop("the cells measured so far are written");

@@ -73,7 +73,7 @@ Every JSON result is an object with `schema` (the name and version of its layout
 `columns` (units and meaning) and `rows`.
 )";
 
-// Options of different commands are the same one if their heading, flag and words are equal.
+// What identifies an option among those of several commands: its heading, flag and words.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
 Meaning meaning_of(const Option& option) {

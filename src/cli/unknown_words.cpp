@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Names of nanoGPT, llm.c, transformers, accelerate, torchrun, DeepSpeed, vLLM and llama.cpp.
+// Flags of nanoGPT, llm.c, transformers, accelerate, torchrun, DeepSpeed, vLLM and llama.cpp.
 constexpr FlagElsewhere kElsewhere[] = {
     {"--learning-rate", "--lr"},
     {"--max-lr", "--lr"},
