@@ -23,7 +23,7 @@ std::optional<Error> refusal_of(const RunSpec& spec);
 Program forward_program(const RunSpec& spec);
 // Returns the program of the loss with these options; its weights always have the spec's dtype.
 Program loss_program(const RunSpec& spec, LossOptions options = {});
-// The decoding program, one token per run, for texts of at most the spec's context.
+// Returns the decoding program, `count` tokens per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 // A program that decodes greedily: it takes the most likely token, which the next run reads on the
 // device.
