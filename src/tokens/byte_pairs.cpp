@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
-// A merge that was possible when it was put on the heap; the earliest of the list is taken first.
+// A merge on the heap, which was possible when it was put there; the lowest rank comes first.
 struct Candidate {
   std::uint32_t rank, at;
   std::int32_t result;

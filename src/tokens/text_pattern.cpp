@@ -20,8 +20,8 @@ constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
 // Matches one part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
-// group, a repeat. In (?i:…) are plain letters only, as cases are folded otherwise beyond them;
-// behind a repeat in braces a sign means another thing to each.
+// group, a repeat. It takes only plain letters in (?i:…), as the two fold the cases of others
+// differently, and no sign behind a repeat in braces, which means another thing to each.
 constexpr std::string_view kTaken =
     R"((?x) (?<escape> \\ (?: [sSdrntf] | [^A-Za-z0-9\x80-\x{10ffff}] | [pP] \{ (?: L[ultmo]? |
          M[nce]? | N[dlo]? | P[cdseifo]? | S[mcko]? | Z[slp]? | C[cfnos]? ) \} ) )

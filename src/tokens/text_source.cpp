@@ -38,7 +38,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
 
 constexpr const char *kBinary = "binary", *kUtf32 = "UTF-32", *kBare = "UTF-16 without a mark?";
 
-// The reason for which bytes with a NUL among them are left out, in words.
+// Says why bytes with a NUL are left out: they seem to be UTF-16 without a mark, or are binary.
 const char* kind_of_binary(std::string_view bytes) {
   return looks_like_utf16(bytes.substr(0, kPieceBytes)) ? kBare : kBinary;
 }

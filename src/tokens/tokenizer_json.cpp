@@ -113,8 +113,8 @@ class JsonTokenizer : public Tokenizer {
     return normalizer_.prepends_space() || pre_tokenizer_.prepends_space();
   }
 
-  // Reads the added tokens. One that the vocabulary has keeps its number, others follow it. The
-  // file's ids must agree, as `tokenizers` itself goes by this rule alone.
+  // Reads the added tokens. One in the vocabulary keeps its number there; the others follow the
+  // vocabulary. The file's ids must agree, as `tokenizers` itself goes by this rule alone.
   void add_tokens(const TokenizerFields& file) {
     if (file.find("added_tokens") == nullptr) return;
     std::vector<AddedToken> of_raw, of_normalized;
