@@ -24,7 +24,7 @@ const Value& leaf_of(const CapturedModel& model, const std::string& name) {
   return model.program.value(model.program.find_leaf(name));
 }
 
-// Reads the tensor of a leaf; fails if it lacks the type that the module's program says.
+// Reads the tensor of a leaf; fails if it is missing, or not of the type in the module's program.
 HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Type& type) {
   if (!file.has(name)) fail_input(file.path(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
@@ -75,7 +75,7 @@ HostTensor drawn_tokens(const CapturedInput& input, const Shape& shape, std::uin
   return out;
 }
 
-// Made-up values: numbers in [-√3, √3), whose variance is 1; zeros of any other type.
+// Returns made-up values: numbers in [-√3, √3), whose variance is 1; zeros of any other type.
 HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64_t seed) {
   if (!is_floating(type.dtype)) return HostTensor::zeros(type.dtype, type.shape);
   HostTensor out = HostTensor::zeros(DType::kF64, type.shape);

@@ -46,7 +46,7 @@ std::optional<std::int64_t> step_after(std::string_view prefix, std::string_view
   return checkpoint_step(name.substr(prefix.size()));
 }
 
-// Every step with a member named after it in `folder`, newest first, whatever kind of file it is.
+// Returns the steps that names in `folder` stand for, newest first, whatever the files are.
 std::vector<std::int64_t> list_steps(const Directory& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : folder.names()) {

@@ -24,8 +24,8 @@ constexpr const char* kMeta = "meta.json";
 constexpr const char* kTokenizerFile = "tokenizer";
 constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
-// A limit far above what the sizes and shapes of a run take: a few KiB, and in shards some 200
-// bytes for each tensor.
+// The most bytes of a description, far above what sizes and shapes of a run take: a few KiB, and in
+// shards some 200 bytes for each tensor.
 constexpr std::uint64_t kMostMetaBytes = std::uint64_t{16} << 20;
 constexpr const char* kTensorKinds[] = {"model", "state"};
 

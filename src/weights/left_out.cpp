@@ -47,7 +47,7 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
 static_assert(static_cast<int>(RopeScalingKind::kLongRope) ==
               static_cast<int>(ops::RopeScale::kLongRope));
 
-// Returns the relative error that a stored number may have; wide types hold numbers of float32.
+// Returns the relative error that a stored number may have; the last is for wide types.
 double tolerance_of(DType dtype) {
   if (dtype == DType::kBF16) return 1.0 / 128;
   return dtype == DType::kF16 ? 1.0 / 512 : 1e-5;
@@ -100,7 +100,7 @@ std::string fault_of_mask(const HostTensor& mask) {
   return "";
 }
 
-// Checks the value that replaces hidden scores: it has to be far below all others.
+// Says why the tensor cannot replace hidden scores: it is not far below all others; empty: it can.
 std::string fault_of_masked_bias(const HostTensor& tensor) {
   constexpr double kHidden = -9000.0;
   for (const double x : numbers_of(tensor)) {

@@ -42,8 +42,8 @@ struct Initial {
 constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
                            kHeadWeight = "lm_head.weight";
 
-// How a parameter is initialized. A tied embedding has small values, as it is the head as well. Of
-// adapters A has the variance of PEFT's, 1/(3·in), and B is zero.
+// Returns how a parameter is initialised. A tied embedding has small values, as it is the head as
+// well. Of adapters A has the variance of PEFT's, 1/(3·in), and B is zero.
 Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
   if (name.ends_with(kAdapterB)) return {};
   if (name.ends_with(kAdapterA)) {
@@ -89,7 +89,7 @@ void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
   }
 }
 
-// Uniform values with the variance of the initial ones, four from one draw.
+// Describes uniform values with the variance of `initial`, of which a random draw gives four.
 UniformValues uniform_like(const Initial& initial, std::uint64_t seed, std::string_view name) {
   return {seed, stream_hash(name), initial.sigma * std::sqrt(12.0) * 0x1p-32};
 }
@@ -234,7 +234,7 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,
   }
 }
 
-// Fills a parameter and its narrow copy in the memory of a device that can do so.
+// Fills a parameter and its narrow copy in the memory of a device; false if the device cannot.
 bool fill_on(ValueFiller& filler, const Store& store, const std::string& name,
              const Initial& initial, std::uint64_t seed) {
   if (initial.sigma <= 0.0) return false;

@@ -48,7 +48,7 @@ std::string place_of(const Node& node) {
   return fmt::format("the result of {}{} ({})", node.op->name, path, name_of(origin.phase));
 }
 
-// Checks the results of one node after the other.
+// Searches the results of one node after the other for the first that is not finite.
 class Search {
  public:
   explicit Search(const Executor& executor) : executor_(executor) {}
