@@ -62,8 +62,8 @@ void unscale(HostTensor& gradient) {
 
 using SetInputs = std::function<void(Executor& executor)>;
 
-// Writes the gradients for these inputs, under the parameters' names; returns the first that is not
-// finite.
+// Writes a file with the gradients for the inputs that `set_inputs` sets, under the parameters'
+// names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
                                          BatchShape shape, const SetInputs& set_inputs) {
   RunSpec run = in_mode(options.run, Mode::kForwardBackward, shape);

@@ -246,7 +246,7 @@ struct Difference {
   Json before, now;
 };
 
-// The entries that differ. `unknown` gets the keys that only `now` has.
+// Returns the entries that differ. `unknown` gets the keys that only `now` has.
 std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;

@@ -174,7 +174,7 @@ class GreedyDecoder {
     store_.set(kGreedyToken, integer_tensor(token, {1, 1}));
     store_.set(kGreedyPosition, integer_tensor(position, {}));
   }
-  // Throws what is wrong with the logits behind `token`.
+  // Throws an error that says what is wrong with the logits behind `token`.
   void explain(std::int64_t token, std::int64_t position) {
     next_ = -1;
     begin(token, position);

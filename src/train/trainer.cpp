@@ -21,8 +21,8 @@
 namespace tracestep {
 namespace {
 
-// The number of skipped steps in a row that counts as many; a scale that is far too high skips a
-// few at the start of a run.
+// The number of skipped steps in a row at which a warning is given; a scale that is far too high
+// skips a few at the start of a run.
 constexpr std::int64_t kManySkips = 10;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -115,7 +115,7 @@ class Search {
   explicit Search(const Communicator* group)
       : processes_(group == nullptr ? nullptr : group->processes()) {}
 
-  // Looks further, unless a rank has found something already.
+  // Calls `further`, which searches a further part, unless a rank has found something already.
   void look(const std::function<std::optional<NotFinite>()>& further) {
     if (is_over_) return;
     found_ = further();
@@ -274,7 +274,7 @@ std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
   return stores_.executor(options_.run, program);
 }
 
-// The program of the optimizer alone, on the gradient states; with ranks, on the sums of theirs.
+// Returns the optimizer's program alone, on the states of gradients; with ranks, on their sums.
 Program Trainer::update_program() const {
   const Store& store = stores_.first();
   Builder b("update");
