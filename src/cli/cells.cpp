@@ -39,8 +39,8 @@ void drop(Request& request, std::span<const std::string> flags) {
   for (const std::string& flag : flags) request.drop(flag);
 }
 
-// What all rows depend on, apart from their cells: the words of the request without those that list
-// cells or concern the output, and what tells builds and machines apart.
+// Returns what all rows depend on, apart from their cells: the words of the request without those
+// that list cells or concern the output, and what tells builds and machines apart.
 Json dependencies(const Command& command, std::span<const std::string> arguments) {
   Request request(arguments);
   drop(request, kOfDriver);

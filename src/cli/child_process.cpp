@@ -39,7 +39,7 @@ std::string content_of(std::FILE* file) {
   return out;
 }
 
-// Has the signal `number` sent when `parent` is gone, also when it went before this call.
+// Has this process get the signal `number` when `parent` ends; ends it at once if that is gone.
 void end_with(pid_t parent, int number) {
   ::prctl(PR_SET_PDEATHSIG, number);
   if (::getppid() != parent) ::_exit(127);

@@ -171,7 +171,7 @@ std::set<NamedProduct> products_of_run(const RunSpec& run) {
   }
 }
 
-// Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps the
+// Times the products of these runs that a GPU's calibration has only at other sizes, and keeps the
 // times in it. Returns the exit status of the signal that ended this, or 0.
 int time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
                   KnownDevice& known) {

@@ -90,7 +90,7 @@ struct SharedOption {
   }
 };
 
-// Options by heading, in the order of the first command that has each.
+// The options that several commands share, by heading, in the order of the first command with each.
 class SharedOptions {
  public:
   explicit SharedOptions(std::span<const Command> commands) {
