@@ -145,7 +145,7 @@ std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
   return label_of(key_of_ladder(run));
 }
 
-// Measures the rungs from eager to compiled for each size and context, in the last of the modes.
+// Measures the ladder from plain to compiled steps by size and context, in the last of the modes.
 void measure_ladders(Work& work) {
   constexpr double kSecondsOfErrors = 20;  // against float64, on a part of the model
   std::vector<const Rung*> rungs;

@@ -140,7 +140,7 @@ struct StudyFolders {
   const MadeFolders charts, pictures;
 };
 
-// Writes the hand-in: out/course.md and the like.
+// Writes the hand-in for the course, out/course.md, .tex and .typ, with a person's own times.
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
   std::vector<OwnTime> own;
   if (!o.mine.empty()) {

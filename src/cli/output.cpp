@@ -206,7 +206,7 @@ std::string foot_of(const LeftOut& left, std::span<const Table> tables, const st
                            names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
 }
 
-// The notes of tables without rows, in lines: that nothing differs, that nothing fits.
+// Returns the notes of tables without rows, in lines: that nothing differs, that nothing fits.
 std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
   std::vector<std::string> out;
   for (const Table& table : tables) {

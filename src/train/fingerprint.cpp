@@ -200,7 +200,7 @@ std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
-// Both values as texts; of two lists of the same length only the items that differ.
+// Returns both values as texts; of two lists of the same length only the items that differ.
 std::pair<std::string, std::string> texts_of(const Json& before, const Json& now) {
   const bool are_lists = before.is_array() && now.is_array();
   if (!are_lists || before.items().size() != now.items().size()) {

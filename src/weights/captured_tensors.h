@@ -53,7 +53,7 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
 // If a step has micro-batches, `number` counts steps, and each replica has one for each of them.
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number);
 
-// Sets the inputs for a step without data; tokens are drawn.
+// Sets the inputs of a captured module for a step without data; tokens are drawn from a seed.
 void set_captured_inputs(Executor& executor, const RunSpec& run);
 
 }  // namespace tracestep

@@ -47,7 +47,7 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
 static_assert(static_cast<int>(RopeScalingKind::kLongRope) ==
               static_cast<int>(ops::RopeScale::kLongRope));
 
-// Returns the relative error that a stored number may have; the last is for wide types.
+// Returns the relative error of a stored number by rounding: to bf16, to fp16, or to float32.
 double tolerance_of(DType dtype) {
   if (dtype == DType::kBF16) return 1.0 / 128;
   return dtype == DType::kF16 ? 1.0 / 512 : 1e-5;

@@ -33,7 +33,7 @@ namespace {
 
 constexpr double kTruncation = 3.0;  // in σ
 
-// How a tensor is initialised, by its name and shape.
+// The initial values of a tensor: `constant`, or random ones of mean 0 and deviation `sigma`.
 struct Initial {
   double constant = 0.0;
   double sigma = 0.0;  // 0: all values are the constant

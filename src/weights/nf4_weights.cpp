@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The index of the nearest of sorted values; between two, the smaller.
+// Returns the index of the sorted value that is nearest to `x`; between two, of the smaller.
 template <std::size_t N>
 std::uint8_t nearest(const std::array<float, N>& values, float x) {
   const auto above = std::ranges::lower_bound(values, x);

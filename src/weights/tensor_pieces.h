@@ -29,8 +29,8 @@ struct DividedTensor {
 int block_count(const DividedTensor& tensor, const Parallel& choice);
 Type block_type(const DividedTensor& tensor, const Parallel& choice);
 
-// The elements of its block that `rank` saves. Empty if another rank saves the same ones: every
-// element of the whole tensor is in exactly one piece.
+// Returns which elements of its block `rank` saves. Empty if another rank saves the same ones:
+// every element of the whole tensor is in exactly one piece.
 OwnPart piece_of(const DividedTensor& tensor, const Parallel& choice, int rank);
 
 // The first returns block `index` of a whole tensor (0: of the first rank of a replica); the second
