@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// The most ids that a vocabulary may leave out, so that a small file does not take much memory.
+// The most ids, besides as many as there are, that a vocabulary may leave out; bounds its memory.
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
