@@ -36,7 +36,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
   return help_text(find_command(commands, arguments[1], {kArchitectureTopic}));
 }
 
-// Fails for more values than the option takes: the words that follow belong to nothing.
+// Throws an error for more values than the option takes: the next word belongs to no option.
 [[noreturn]] void fail_too_many(const Option& option, const Words& values) {
   const bool is_list = option.value_name.find(',') != std::string::npos;
   throw Error(ErrorCode::kUsage, option.flag,
@@ -48,7 +48,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
                                     fmt::join(values, " ")));
 }
 
-// Fails for words behind an option's values if the command takes none: that option was meant.
+// Throws for words behind an option's values if the command takes no words: the option was meant.
 void check_stray_words(const OptionSet& set, const CommandLine& line) {
   if (!set.positionals().empty()) return;
   for (std::size_t i = 1; i < line.parts.size(); ++i) {

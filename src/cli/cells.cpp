@@ -39,8 +39,8 @@ void drop(Request& request, std::span<const std::string> flags) {
   for (const std::string& flag : flags) request.drop(flag);
 }
 
-// What all rows depend on, apart from their cells: the words of the request without those that list
-// cells or concern the output, and what tells builds and machines apart.
+// Returns what all rows depend on, apart from their cells: the words of the request without those
+// that list cells or concern the output, and what tells builds and machines apart.
 Json dependencies(const Command& command, std::span<const std::string> arguments) {
   Request request(arguments);
   drop(request, kOfDriver);
@@ -81,14 +81,14 @@ void check_alone(const Command& command, const CellOptions& options, const Reque
   check_apart({}, paths);
 }
 
-// The row of a job that says on what machine it ran.
+// The stage of the row in which a job says on what machine it ran.
 constexpr const char* kMachine = "machine";
 
 Json key_of_machine() {
   return Json::Object{{"stage", kMachine}};
 }
 
-// The speed of a row; 0 for a row without one.
+// Returns the speed of a row in TFLOP/s; 0 for a row without one.
 double tflops_of(const CellResult& result) {
   if (result.status != Status::kOk || !result.computes || result.wall_ms <= 0) return 0.0;
   return static_cast<double>(result.flops) / result.wall_ms * 1e-9;
@@ -284,7 +284,7 @@ bool Cells::goes_on() {
   return ++pass_ < passes();
 }
 
-// Writes every table with the rows of all processes; tables of the last alone are about all.
+// Writes each table with the rows of all processes, and the tables that only `last` has.
 void Cells::write_merged(const CellTables& last) {
   Document all = document_of(merged_result(documents_, "--processes"), command_.name);
   for (const Table& table : last.tables) {
@@ -311,7 +311,7 @@ int Cells::finish_child(const CellTables& result) {
   return is_stopped() ? stop_->exit_status() : 0;
 }
 
-// Says which jobs ran elsewhere than the first.
+// Notes in the first table which jobs ran on another machine than the first one.
 void Cells::note_jobs(CellTables& result) const {
   if (jobs_.empty() || result.tables.empty()) return;
   for (const Job& job : std::span(jobs_).subspan(1)) {

@@ -61,11 +61,11 @@ struct CellTables {
   std::optional<Error> last_words = {};  // An error to throw after everything is written.
 };
 
-// Adds what the file of rows does not keep to a result, if it is missing.
+// Adds its program, which the file of rows does not keep, to a result that lacks it.
 void add_program(CellResult& result);
 
-// The suffix of a cell's number that asks for one visit; the number is how many visits the cell may
-// have.
+// The suffix of a cell's number ("step:3/1") by which a process is asked for a single visit of the
+// cell; the number in it is how many visits the cell may have.
 inline constexpr std::string_view kOneVisit = "/1";
 
 // Selects the constructor that lists the cells without measuring.
@@ -98,7 +98,7 @@ class Cells final : public Driver {
   const StopSignal& stop(std::string_view what = "rows");
   const StopSignal* stop_signal() const override { return stop_ ? &*stop_ : nullptr; }
   std::string asked() const override { return options_.only; }
-  // True if it measures a cell of this stage.
+  // True if another process asks this one for a cell of this stage.
   bool is_asked_for(const std::string& stage) const {
     return options_.only.starts_with(stage + ":");
   }
@@ -137,7 +137,7 @@ class Cells final : public Driver {
     return Driver::besides<Value>(stage, full_key(spec), make);
   }
   void complete(CellResult& result) const override { add_program(result); }
-  // Adds to results what rounds show about cells relative to each other.
+  // Adds tables of what rounds show about the results of cells relative to each other.
   template <class Result>
   void add_beside(const std::string& stage, const std::vector<Result>& results,
                   std::vector<Table>& tables);

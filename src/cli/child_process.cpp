@@ -24,7 +24,7 @@ using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
               fmt::format("{} is not possible: {}", what, std::strerror(error)));
 }
 
-// Opens a file for a process's output, which then cannot block on either stream.
+// Opens a temporary file for a process's output: unlike with a pipe, writing to it never blocks.
 File temporary_file() {
   File out(std::tmpfile(), &std::fclose);
   if (out == nullptr) fail("a temporary file", errno);
@@ -39,13 +39,13 @@ std::string content_of(std::FILE* file) {
   return out;
 }
 
-// Has the signal `number` sent when `parent` is gone, also when it went before this call.
+// Has this process get the signal `number` when `parent` ends; ends it at once if that is gone.
 void end_with(pid_t parent, int number) {
   ::prctl(PR_SET_PDEATHSIG, number);
   if (::getppid() != parent) ::_exit(127);
 }
 
-// Collects processes that have ended, and the status of `child`. True: no child is left.
+// Reaps children that have ended, and writes the status of `child`. True: no child is left.
 bool collect(pid_t child, int& status) {
   pid_t ended = 0;
   for (int state = 0; (ended = ::waitpid(-1, &state, WNOHANG)) > 0;) {

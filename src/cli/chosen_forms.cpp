@@ -7,8 +7,8 @@
 namespace tracestep::cli {
 namespace {
 
-// Below, tiles cost a CPU what they save: steps of the preset tiny take as long at 128 tokens, and
-// a tenth less at 512 (bench/results/cpu-epyc-2-cores.md).
+// The least context at which a CPU tiles attention. With tiles, steps of the preset tiny take as
+// long at 128 tokens, and a tenth less at 512 (bench/results/cpu-epyc-2-cores.md).
 constexpr std::int64_t kTiledContext = 512;
 
 }  // namespace

@@ -42,8 +42,8 @@ struct Command {
   std::vector<std::string_view> job_fields = {};
 };
 
-// Lets `run` run the command and `plan` list what it does, both with the options that were read
-// into `options`.
+// Makes `run` run the command and, in the second overload, `plan` list what it needs, both with the
+// options that were read into `options`.
 template <class Options, class Run>
 void runs_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
   command.run = [options, run](std::span<const std::string> arguments) {
@@ -64,8 +64,8 @@ void measures_with(Command& command, const std::shared_ptr<Options>& options, Ru
   command.run_cells = [options, run](Cells& cells) { return run(*options, cells); };
 }
 
-// All of them, in the order of the help text: by section, then by name. Each is the function
-// NAME_command() of a file command_NAME.cpp, found by its name.
+// Returns all commands in the order of the help text: by section, then by name. Each is the
+// function NAME_command() of a file command_NAME.cpp, found by its name.
 const std::vector<Command>& all_commands();
 
 // The program `tracestep` as a function, also for programs that add their own ops or devices: runs
@@ -82,8 +82,8 @@ std::string help_text(std::span<const Command> commands);
 std::string help_text(const Command& command);
 // The text for `-h`: the question, examples, the ten commonest options in a line each.
 std::string short_help(const Command& command);
-// The topic of `tracestep help architecture`, and the options that a command's help sums up in one
-// line.
+// The topic of `tracestep help architecture`, and its text: the options of the architecture, which
+// a command's help sums up in one line.
 inline constexpr const char* kArchitectureTopic = "architecture";
 std::string architecture_help(std::span<const Command> commands);
 // Parts of the help: the text in front of the options, and the line of an option (whose description

@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char* kAttentionSchema = "tracestep.attention/1";
 
-// The defaults of a sweep.
+// A sweep's name, and the values that it gives to fields for which the user gave none.
 struct Sweep {
   std::string_view name;
   std::vector<std::pair<const char*, std::vector<std::string>>> values;
@@ -55,7 +55,7 @@ struct AttentionOptions {
   RoundOptions rounds;
 };
 
-// Fills in options that no flag has set from the sweep.
+// Gives the fields that no flag has set the values of the sweep.
 void complete(AttentionOptions& o) {
   for (const auto& [field, values] : std::ranges::find(sweeps(), o.sweep, &Sweep::name)->values) {
     if (!o.grid.is_given(field)) o.grid.offer(field, values);

@@ -49,8 +49,8 @@ int run_published(const CompareCommandOptions& o, std::span<const std::string> a
   return 0;
 }
 
-// The two sides: files, or commands that are run now. nullopt: `stop`, which is there if commands
-// are run, has ended them.
+// Returns the two sides: files, or results of commands that are run now. nullopt: a signal ended
+// the commands. `stop` must have a value if commands are run.
 std::optional<RunPair> sides_of(const CompareCommandOptions& o,
                                 const std::optional<StopSignal>& stop) {
   if (!o.runs.empty()) {

@@ -55,7 +55,7 @@ struct Work {
   RoundOptions rounds() const { return {.rounds = options.rounds, .seed = runs[0].seed}; }
 };
 
-// The runs, of which those that differ in `fields` alone become one, the last of them.
+// Returns the runs; of those that differ only in `fields`, it keeps the last one.
 std::vector<RunSpec> without(std::span<const RunSpec> runs,
                              const std::vector<std::string_view>& fields) {
   std::vector<RunSpec> out;
@@ -93,8 +93,8 @@ void measure_steps(Work& work) {
   work.tables.push_back(way_table(cells));
 }
 
-// The calls of attention in the grid, each once: of `ops` only the softmax counts, and flash
-// attention is the same for all.
+// Returns the calls of attention in the grid, each once: of the field `ops` only the softmax
+// counts, and flash attention is the same for all values.
 std::vector<AttentionSpec> attention_specs(const Work& work) {
   // Drops the fields that attention by itself does not have, or has other flags for.
   const std::vector<RunSpec> runs = without(work.runs, fields_that([](const RunField& field) {
@@ -145,7 +145,7 @@ std::string label_of_ladder(const RunSpec& run, std::span<const RunSpec> all) {
   return label_of(key_of_ladder(run));
 }
 
-// Measures a ladder for each size and context, in the last of the modes.
+// Measures the ladder from plain to compiled steps by size and context, in the last of the modes.
 void measure_ladders(Work& work) {
   constexpr double kSecondsOfErrors = 20;  // against float64, on a part of the model
   std::vector<const Rung*> rungs;

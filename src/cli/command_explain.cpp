@@ -92,7 +92,7 @@ ModelConfig model_of_row(const ResultRow& row) {
   return out;
 }
 
-// What topics read. `row`: of the file; without one, a topic that needs it has a step measured.
+// Returns the input of topics. `row`: of the file; nullopt: topics that need one measure a step.
 ExplainInput input_of(const ExplainOptions& o, const std::optional<ResultRow>& row) {
   RunSpec run = o.grid.run();
   refuse_captured(run.model, "topics are explained by the reference Transformer");

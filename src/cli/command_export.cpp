@@ -50,7 +50,7 @@ void take_tokenizer(FamilyExport& what, const Weights& weights) {
   }
 }
 
-// The weights that the word WEIGHTS stands for, and how a line says it where that is not the word.
+// The path that the argument WEIGHTS stands for, and how a line names it if it is another path.
 struct Chosen {
   std::filesystem::path path;
   std::string said = {};

@@ -62,7 +62,7 @@ std::int64_t limit_of(const RunSpec& run, const TimeSource& source, bool is_devi
               "--published; --device cpu takes what this machine has free");
 }
 
-// Predicts the step as given. nullopt: it misses its budget, and its size is still to be found.
+// Predicts the step as given. nullopt: it misses its budget, and `finds_size` seeks another size.
 std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   try {
     return MemoryCell{.run = predict_memory(asked.step, asked.traits),
@@ -74,7 +74,7 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   }
 }
 
-// Adds the least memory that would do, and its holders, where nothing keeps the task.
+// Adds tables of the least memory that would do and its holders, if nothing keeping the task fits.
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));

@@ -87,8 +87,8 @@ std::vector<std::int64_t> prompt_of(const GenerateCommand& o, const Tokenizer* t
   return prompt_tokens(*tokenizer, o.prompt == "-" ? text_of_stdin() : o.prompt);
 }
 
-// Measures the rate of tokens once all that runs for each is there: from the second one on, as the
-// program for single tokens is made when the first has come.
+// Measures tokens per second from the second token on, because the program for single tokens is
+// made when the first one has come.
 class TokenClock {
  public:
   void count() {
@@ -168,7 +168,7 @@ std::vector<std::int64_t> sample_tokens(const GenerateCommand& o, Device& device
   });
 }
 
-// Refuses more tokens than the model has positions for; --context has said so where it was given.
+// Refuses more tokens than the model has learned positions, unless --context is given.
 void check_positions(const GenerateCommand& o, std::int64_t needed) {
   const ModelConfig& model = o.generate.run.model;
   if (o.context > 0 || model.positions != Positions::kLearned || needed <= model.max_positions) {

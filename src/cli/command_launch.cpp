@@ -186,8 +186,8 @@ void check_ranks(int ranks, int processes) {
               fmt::format("use --parallel dp={}, or as many processes as it has ranks", processes));
 }
 
-// Finds errors that all ranks would report at once before they start. Returns where the ranks will
-// run; nullopt: the command asks for help, which is printed.
+// Checks, before ranks start, for errors that all of them would report. Returns where the ranks
+// will run; nullopt: the command asks for help, which is printed.
 std::optional<Place> checked_place(const std::vector<std::string>& words, int processes) {
   if (words.empty()) fail_usage("launch", "-- COMMAND is missing: {}", kCommandDoc);
   const Command* command = parse_arguments(all_commands(), words);

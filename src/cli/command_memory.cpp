@@ -50,8 +50,8 @@ struct MemoryOptions {
 constexpr const char* kCourse = "course-pytorch";
 constexpr const char* kComponents = "components";  // also of a grid
 
-// The tables of one cell, in the order of a report. Long ones are left out of human-readable
-// formats unless they are asked for.
+// A table of one cell, in the order of a report. Long tables are left out of human-readable formats
+// unless they are asked for.
 struct OneTable {
   const char* name;
   bool is_long;
@@ -171,7 +171,7 @@ MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only
   });
 }
 
-// Drops records that reports on one cell and pictures alone read: a file of many cells is small.
+// Drops records that only reports on one cell and pictures read: a file of many cells is small.
 void drop_events(MemoryRun& run) {
   run.events.clear();
   run.leaf_at.clear();
@@ -282,7 +282,7 @@ std::vector<Table> drawn_tables(std::span<const MemoryCell> cells) {
   return out;
 }
 
-// Reads a snapshot instead of running a step.
+// Reads a memory snapshot and writes its fingerprint; runs no step.
 int run_fingerprint(const MemoryOptions& o, std::span<const std::string> arguments) {
   probe_output(o.output);
   const std::vector<RunSpec> runs = runs_of(o.grid, Takes::kPlanner, DeviceUse::kPlan);
@@ -304,7 +304,7 @@ void check_published(const MemoryOptions& o) {
               "add --predict, or --sbatch DIR: jobs request what is predicted");
 }
 
-// A step that is planned: its runs, on the device that is named and with its limit.
+// A planned step: its runs, the fields that got planned defaults, and the named device's times.
 struct PlannedMemory {
   std::vector<RunSpec> runs;
   std::vector<const RunField*> assumed = {};

@@ -171,7 +171,7 @@ std::set<NamedProduct> products_of_run(const RunSpec& run) {
   }
 }
 
-// Times the products of these runs that a GPU's calibration has at other sizes alone, and keeps the
+// Times the products of these runs that a GPU's calibration has only at other sizes, and keeps the
 // times in it. Returns the exit status of the signal that ended this, or 0.
 int time_products(const std::vector<RunSpec>& runs, const PredictionFiles& files,
                   KnownDevice& known) {
@@ -242,7 +242,7 @@ int predict_published(const PredictOptions& o, std::vector<RunSpec> runs, const 
   return 0;
 }
 
-// Measures what was predicted; the exit status of the signal that ended it, or 0.
+// Measures what was predicted. Returns the exit status of the signal that ended this, or 0.
 int check_all(const PredictOptions& o, const std::string& date_utc, const KnownDevice& known,
               const PredictionFiles& files, std::vector<Prediction>& predictions) {
   const StopSignal stop("the cells measured so far are written");

@@ -40,8 +40,8 @@ ProfileSpec spec_of(const RunSpec& run, const ProfileOptions& o) {
   return {.step = run, .protocol = o.protocol, .use_tracer = !o.executor_spans};
 }
 
-// Adds each step at the largest context that fits, where it is not among them: into the limit of
-// memory, or nine tenths of what the device has.
+// Adds each step at the largest context that fits into the memory limit, or without one into nine
+// tenths of the device's memory, unless it is among the runs.
 void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
   const Place place = runs[0].place;
   const std::int64_t limit = place.memory_limit_bytes > 0
@@ -54,7 +54,7 @@ void add_largest_contexts(std::vector<RunSpec>& runs, const Json& environment) {
   }
 }
 
-// The file of a cell's trace: FILE; one of several has its label before the name's endings.
+// Returns the file of a cell's trace: `o.trace`; of several, with the label before its suffix.
 fs::path trace_path(const ProfileOptions& o, const RunSpec& run, std::size_t cells) {
   if (cells == 1 || is_stream(o.trace)) return o.trace;
   std::string name = o.trace.filename().string(), label = label_of(run);
@@ -62,7 +62,7 @@ fs::path trace_path(const ProfileOptions& o, const RunSpec& run, std::size_t cel
   return o.trace.parent_path() / name.insert(std::min(name.find('.'), name.size()), "." + label);
 }
 
-// Adds what the file of finished cells does not keep.
+// Adds the request and the program, which the file of finished cells does not keep, to a profile.
 void add_program(const RunSpec& run, const ProfileOptions& o, Profile& profile) {
   profile.spec = spec_of(run, o);
   if (profile.status != Status::kOk || !profile.program.nodes.empty()) return;

@@ -36,7 +36,7 @@ struct ReadOptions {
   }
 };
 
-// Our step of the model that is given, on the device of the recording where no other is named.
+// This program's step of the given model, on the recording's device if no other is named.
 class Ours {
  public:
   Ours(const ReadOptions& o, std::span<const std::string> arguments, bool is_of_gpu,

@@ -39,7 +39,7 @@ std::vector<std::string> pass_names(bool with_start) {
   return out;
 }
 
-// The program and the device whose kernels decide what is expanded; "null" stands for any.
+// Runs passes for a device, whose kernels decide which ops are expanded; "null" stands for any.
 class Pipeline {
  public:
   Pipeline(const ShowOptions& o, const RunSpec& spec)

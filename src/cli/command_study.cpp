@@ -132,7 +132,7 @@ void check_files(const StudyOptions& o) {
   if (!o.pictures.empty()) check_writable_folder(o.pictures);
 }
 
-// Folders that hold nothing at the end go again.
+// The folders of a study, of which those that hold nothing at the end are removed again.
 struct StudyFolders {
   explicit StudyFolders(const StudyOptions& o) : charts(o.folder / kCharts), pictures(o.pictures) {
     check_files(o);
@@ -140,7 +140,7 @@ struct StudyFolders {
   const MadeFolders charts, pictures;
 };
 
-// Writes the hand-in: out/course.md and the like.
+// Writes the hand-in for the course, out/course.md, .tex and .typ, with a person's own times.
 void write_course(const StudyOptions& o, const StudyReport& report, const Json& environment) {
   std::vector<OwnTime> own;
   if (!o.mine.empty()) {
@@ -176,7 +176,7 @@ void write_report(const StudyOptions& o, const StudyReport& report, const Json& 
   }
 }
 
-// Drops the ranks: those that share a step are threads here, and only some experiments use them.
+// Returns the run without ranks: these are threads here, and only some experiments use them.
 RunSpec run_alone(const StudyOptions& o, DeviceUse use = DeviceUse::kRun) {
   RunSpec run = o.grid.run();
   run.parallel = {};
@@ -192,7 +192,7 @@ void check_alone() {
               "run it without a launcher; bench times a step that processes share");
 }
 
-// Takes two ranks where none are asked for.
+// Sets the ranks to those that were asked for, if any; throws if they cannot divide the model.
 void set_parallel(const StudyOptions& o, StudySizes& sizes) {
   if (!o.grid.run().parallel.is_on()) return;
   RunSpec shared{.model = sizes.models.front(), .parallel = o.grid.run().parallel};
@@ -209,7 +209,7 @@ void print(const StudyOptions& o, const StudyReport& report) {
   write_text(out, {});
 }
 
-// Writes the report of what another study measured anew, with the questions of today.
+// Writes the report again from what another study has measured, with the questions of today.
 int write_anew(const StudyOptions& o) {
   const StoredStudy stored =
       stored_study(read_text_file(o.from, "from"_field, kMaxResultBytes), o.from.string());

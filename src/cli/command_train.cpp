@@ -139,7 +139,7 @@ std::vector<std::pair<std::string, std::string>> recipe_of(const TrainOptions& o
           {"--weight-decay-on", "matrices"}};
 }
 
-// Reads it as if it had been given, so that checkpoints keep what it sets.
+// Reads the recipe's flags as if they had been given, so that checkpoints keep what they set.
 void take_recipe(const TrainCommand& o, const OptionSet& set) {
   if (o.recipe.empty()) return;
   std::vector<std::string> taken;
@@ -153,8 +153,8 @@ void take_recipe(const TrainCommand& o, const OptionSet& set) {
   if (!taken.empty()) log_info("recipe {}: {}", o.recipe, shell_quoted(taken));
 }
 
-// Reads what the optimizer of a captured module says as if it had been given. Of rates and decays
-// it is the highest: groups have shares of it (passes/pipeline.cpp).
+// Reads the optimizer's settings of a captured module as if they had been given. Of rates and
+// decays it takes the highest: groups have shares of it (passes/pipeline.cpp).
 void take_optimizer(const TrainCommand& o, const OptionSet& set) {
   const auto module = o.grid.combinations().front().model.captured;
   if (module == nullptr || module->groups.empty()) return;
@@ -332,7 +332,7 @@ void take_forms(const TrainCommand& o, RunSpec& run, const std::optional<Checkpo
   take_forms(run, o.grid, resumed ? forms_of(resumed->meta) : choose_forms(run));
 }
 
-// Stands for the tokens of a captured module that is trained on its example: no step reads it.
+// Returns tokens in place of a captured module's example, which is trained on; no step reads them.
 TokenInput example_of(const TrainCommand& o, const RunSpec& run) {
   if (o.train.validate_every > 0) {
     throw Error(ErrorCode::kUsage, "--validate-every", "an example cannot be divided",
@@ -448,7 +448,7 @@ JobPlan plan_of(const TrainCommand& o, const std::optional<Checkpoint>& resumed)
   take_forms(o, run, resumed);
   check_run(run);
   JobPlan out = plan_of_steps(run, static_cast<double>(o.train.steps));
-  // Text, and at most a token for each byte of it.
+  // The bytes that a byte of text takes: the text itself, and at most one token for it.
   constexpr std::int64_t kBytesOfText = 1 + sizeof(std::int32_t);
   for (const auto* paths : {&o.tokens.text, &o.tokens.data.paths}) {
     if (!paths->empty()) out.host_bytes = kBytesOfText * std::ssize(read_text(*paths).text);

@@ -46,7 +46,7 @@ std::string bash_command(const Command& command) {
                      command.name, flags, values);
 }
 
-// Completes the part of a list behind its last comma.
+// The end of the script for bash, which completes the part of a list behind its last comma.
 constexpr const char* kBashEnd =
     "  esac\n"
     "  local list=\n"

@@ -31,18 +31,18 @@ enum class Ranks { kRefused, kUsed, kUsedByLaterModel };
 // does not support (`takes`), Error{kDevice} for devices that this build or this machine does not
 // have. Cheap: no device is started.
 void check_device(const RunSpec& run, Takes takes, DeviceUse use = DeviceUse::kRun);
-// The run with its device and its model checked (weights/model_notes.h) and its CPU threads filled
-// in:
-// --threads, else OMP_NUM_THREADS,
-// else all allowed cores, shared out among the ranks. Error{kUsage} for ranks that are refused, or
-// cannot run on the device.
+// Returns the run on the device of this process, after checks of the device (check_device()) and of
+// the model (weights/model_notes.h), with its CPU threads filled in: the number that --threads
+// gives, else that of OMP_NUM_THREADS or of all allowed cores, shared out among the ranks. Throws
+// as these checks, and Error{kUsage} for ranks that the command refuses (`ranks`), that cannot run
+// on the device, or that several processes need and the run has not.
 RunSpec placed(RunSpec run, Takes takes, DeviceUse use = DeviceUse::kRun,
                Ranks ranks = Ranks::kRefused);
 
 // All runs of `grid`, checked and with placed() applied.
 std::vector<RunSpec> runs_of(const RunGrid& grid, Takes takes, DeviceUse use = DeviceUse::kRun,
                              Ranks ranks = Ranks::kRefused);
-// The only run of such a grid.
+// Returns the first of runs_of(), for a grid with one value for each field.
 RunSpec run_of(const RunGrid& grid, Takes takes, DeviceUse use = DeviceUse::kRun,
                Ranks ranks = Ranks::kRefused);
 
@@ -56,7 +56,7 @@ std::unique_ptr<Device> make_reference(const RunSpec& run);
 // The memory limit of `place`, else the memory of its device by `environment` (environment_of());
 // 0: not known.
 std::int64_t memory_of(const Place& place, const Json& environment);
-// `place`; a CPU's without a limit gets nine tenths of the memory as its limit, because beyond it
+// Returns `place`. A CPU's without a limit gets nine tenths of the memory as its limit: beyond it
 // the machine would swap or kill the process instead of failing the allocation.
 Place with_limit(Place place, const Json& environment);
 

@@ -62,7 +62,7 @@ std::vector<std::int32_t> end_of_text(const std::string& asked, const Tokenizer&
               "give its text, or none");
 }
 
-// The files of --data; errors name that flag.
+// Reads the files of --data; errors name that flag.
 TextSource read_data(std::span<const std::filesystem::path> paths) {
   try {
     return read_text(paths);

@@ -30,7 +30,7 @@ CountedTokens counted_text(const ModelConfig& model, TokenOptions data) {
     data.tokenizer = folder.string();
   }
   const bool is_preset = std::ranges::count(model_presets(), model.name, &ModelConfig::name) > 0;
-  // A model of one's own begins with bytes.
+  // Bytes are the tokens of presets, and of models that are described by their sizes.
   const bool is_of_bytes = is_preset || (model.name == ModelConfig().name && model.source.empty());
   if (!data.tokenizer.empty() || is_of_bytes) {
     const std::int64_t count = open_tokens(data, nullptr).tokens->size();

@@ -31,7 +31,7 @@ const char* flag_of_training(const PlanOptions& options);
 
 // A note on the link that is assumed between ranks: "; ranks of one host, linked by …".
 std::string note_of_link(const PublishedDevice& device, int ranks);
-// Why the search for the fewest devices ended without success; empty: it succeeded.
+// Says why the search for the fewest devices had no success; empty: it had.
 std::string note_of(const Fitted& found);
 
 }  // namespace tracestep::cli

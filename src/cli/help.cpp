@@ -49,8 +49,8 @@ std::string examples_of(const Command& command, std::size_t most) {
   return out;
 }
 
-// The options of the command's examples, in their order, then those that most commands share, and
-// the first ones of its own.
+// Returns at most ten options: those of the command's examples, in their order, then those that
+// most commands share, then the first ones of its own.
 std::vector<const Option*> commonest_options(const Command& command) {
   constexpr std::size_t kMost = 10;
   constexpr std::string_view kShared[] = {

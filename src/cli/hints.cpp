@@ -26,7 +26,7 @@ std::string host_hint(const RunSpec& run) {
       format_bytes(bytes), may_shrink ? ", with --moments bf16 less" : "", flags_of(without));
 }
 
-// The host's free memory for a run, as a flag takes it: in whole MiB.
+// Returns the host memory that a run may take now, as a flag takes it: in whole MiB.
 std::string room_text() {
   constexpr std::int64_t kMiB = 1 << 20;
   const std::int64_t room = usable_part(available_memory().value_or(0)) / kMiB * kMiB;

@@ -15,16 +15,16 @@
 namespace tracestep::cli {
 namespace {
 
-// Predictions err, and nodes of a cluster differ.
+// The factors by which requests exceed predictions: these err, and nodes of a cluster differ.
 constexpr double kTimeMargin = 1.5, kMemoryMargin = 1.25;
 constexpr int kLeastMinutes = 5;
 constexpr double kStartSeconds = 60;  // start, weights, and the ceilings of the device
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
-// Libraries and files; beside a GPU also the toolkit and what it keeps of the host's memory.
+// Host memory of libraries and files; beside a GPU also of the CUDA toolkit and what it allocates.
 constexpr std::int64_t kHostBytes = kGiB, kHostBytesBesideGpu = 4 * kGiB;
 constexpr int kCpusBesideGpu = 4;
 
-// A step: its peak, what it holds in the host's memory, and the time that hardly one exceeds.
+// The prediction for a step: its peak, its host memory, and a time that it will hardly exceed.
 struct Predicted {
   std::int64_t peak_bytes = 0, host_bytes = 0;
   double step_ms = 0;

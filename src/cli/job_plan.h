@@ -54,11 +54,11 @@ struct JobNeeds {
 // The needs of these cells, run one after the other. `times`: nullptr if no times are known.
 JobNeeds needs_of(std::span<const PlannedCell> cells, const Predictor* times);
 
-// A rough estimate of their time on this machine: by the FLOPs of their steps at rates that most
-// machines reach; for cells without steps, the seconds that they name.
+// Estimates roughly the seconds that these cells take on this machine: by the FLOPs of their steps
+// at rates that most machines reach; for cells without steps, the seconds that they name.
 double rough_seconds(std::span<const PlannedCell> cells);
 
-// The margins, in words.
+// Returns the margins of JobNeeds in words.
 std::string margins_text();
 
 }  // namespace tracestep::cli

@@ -51,7 +51,7 @@ constexpr std::size_t kScreenColumns = 100, kScreenLines = 40;
 constexpr std::size_t kFootLines = 3, kMostNames = 8;
 constexpr std::string_view kWayOut = " (--all shows them, --columns chooses)";
 
-// Colours, where stdout is a terminal, and its width.
+// Returns how stdout shows text: a terminal has colours and a width, anything else neither.
 TextView view_of_terminal() {
   if (isatty(STDOUT_FILENO) == 0) return {};
   TextView out{.has_colour = !env::no_color() && !env::dumb_terminal(), .way_out = kWayOut};
@@ -206,7 +206,7 @@ std::string foot_of(const LeftOut& left, std::span<const Table> tables, const st
                            names.size() == 1 ? "table" : "tables", fmt::join(names, ", "));
 }
 
-// The notes of tables without rows, in lines: that nothing differs, that nothing fits.
+// Returns the notes of tables without rows, in lines: that nothing differs, that nothing fits.
 std::vector<std::string> words_of_empty(std::span<const Table> tables, std::size_t width) {
   std::vector<std::string> out;
   for (const Table& table : tables) {
@@ -272,7 +272,7 @@ std::optional<std::string> answer_text(const OutputOptions& output, std::string_
   return out.str();
 }
 
-// The first sentence for a screen. Marks the columns of the tables that the screen shows.
+// Returns the answer as a sentence, or ""; marks the columns of `tables` that a screen shows.
 std::string answer_of(std::string_view schema, std::vector<Table>& tables,
                       const Json& environment) {
   const std::optional<pages::FirstAnswer> answer = pages::first_answer(schema, tables, environment);

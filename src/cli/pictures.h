@@ -17,7 +17,7 @@ std::string picture_name(const Chart& chart);
 // Adds the option --pictures, which write_tables() reads, to a command whose answer has charts.
 void add_pictures(Command& command);
 
-// Whether pictures have a title, and write_pictures(), which writes the charts for which `tables`
+// Titles says whether pictures have a title. write_pictures() writes the charts for which `tables`
 // have data. Throws Error{kOutput}.
 enum class Titles { kNone, kFindings };
 void write_pictures(const std::filesystem::path& folder, std::span<const Chart> charts,

@@ -15,7 +15,7 @@ namespace tracestep::cli {
 std::string ops_page();
 Table ops_table();
 
-// Scripts by which a shell completes the command line, and the manual page: both made from the
+// The shells that have a completion script. The scripts and the manual page are made from the
 // options that the parser reads.
 inline constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 

@@ -73,7 +73,7 @@ Every JSON result is an object with `schema` (the name and version of its layout
 `columns` (units and meaning) and `rows`.
 )";
 
-// Options of different commands are the same one if their heading, flag and words are equal.
+// What identifies an option among those of several commands: its heading, flag and words.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
 Meaning meaning_of(const Option& option) {
@@ -90,7 +90,7 @@ struct SharedOption {
   }
 };
 
-// Options by heading, in the order of the first command that has each.
+// The options that several commands share, by heading, in the order of the first command with each.
 class SharedOptions {
  public:
   explicit SharedOptions(std::span<const Command> commands) {

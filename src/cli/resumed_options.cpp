@@ -17,9 +17,9 @@ namespace {
 constexpr std::array kOfThisCall = {"--checkpoint", "--resume",    "--overwrite", "--change",
                                     "--init",       "--tokenizer", "--bpe-vocab", "--recipe"};
 constexpr std::array kGroupsOfThisCall = {kModelGroup, kArchitectureGroup, "Output"};
-// Ways to name the tokens: where one is given, the other is not taken.
+// Flags that name the tokens: if one of them is given, the checkpoint's others are not taken.
 constexpr std::array kTokens = {"--tokens", "--token-dtype", "--text", "--data"};
-// Far below what a description may take (checkpoint_format.cpp).
+// The most bytes of kept options, far below the limit of a description (checkpoint_format.cpp).
 constexpr std::size_t kMostOptionBytes = std::size_t{1} << 20;
 
 bool is_kept(const Option& option) {

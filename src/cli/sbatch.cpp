@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kFlag = "--sbatch";
-// Slurm's default for MaxArraySize allows so many tasks in an array, with indices below it.
+// The most tasks in an array: Slurm's default for MaxArraySize allows these, with indices below it.
 constexpr std::size_t kMostTasks = 1000;
 // How long before its limit of time a training is asked to save; Slurm may be a minute early.
 constexpr int kSecondsToSave = 120;
@@ -82,8 +82,8 @@ void check_flags(const Command& command, const Request& request) {
   }
 }
 
-// Drops from a request that measures what its times are predicted from. If that names a card, the
-// request gets the device on which such a card runs.
+// Drops the flags of predicted times from the request of a command that measures. If they name a
+// card, the request gets the device on which such a card runs.
 void settle_times(const Command& command, const SbatchOptions& o, Request& request) {
   const bool predicts = o.has_own_times && !command.plan(request.words()).front().needs.has_time;
   if (predicts) return;
@@ -149,7 +149,7 @@ void check_kind(const char* flag, DeviceKind kind, const Place& place) {
               "name what the jobs run on by --device");
 }
 
-// Where predicted times come from; a calibration that is named may be of the nodes' device.
+// Returns the source of predicted times; a calibration that is named may be of the nodes' device.
 TimeSource times_of(const SbatchOptions& o, const JobPlan& plan, const Words& command) {
   if (!plan.has_time) return without_times("no times: nothing predicts those of this command");
   if (plan.runs.empty()) return without_times("times: as given");
@@ -318,7 +318,7 @@ std::string array_script(const Jobs& jobs, std::span<const Task> tasks) {
   return filled(job_scripts::kTasksSh, values);
 }
 
-// Groups tasks of as many processes into arrays, no larger than Slurm takes.
+// Groups tasks with equal numbers of processes into arrays no larger than Slurm takes.
 std::vector<std::vector<Task>> arrays_of(const Jobs& jobs) {
   std::map<int, std::vector<Task>> by_processes;
   for (const Task& task : jobs.tasks) by_processes[task.processes].push_back(task);

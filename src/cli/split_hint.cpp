@@ -15,7 +15,7 @@ const PublishedDevice* device_of(const Json& environment) {
   return gpu != nullptr && gpu->is_string() ? known_device(gpu->as_string()) : nullptr;
 }
 
-// Times by this device's calibration, else by its data sheet: a hint must not end the command.
+// Returns times by this device's calibration, or by its data sheet if none is there or readable.
 TimeSource source_here(const RunSpec& run, const Json& environment, const PublishedDevice& device) {
   try {
     TimeSource found = time_source(run, {}, environment);

@@ -20,8 +20,8 @@ namespace {
 constexpr std::int64_t kSteps = 200, kLeastSteps = 4;
 constexpr double kValidationFraction = 0.05;
 constexpr std::int64_t kMostValidationBatches = 8;
-// Validation takes a part of the time too; the clock ends the steps where they are slower than the
-// first ones, and leaves the rest of it for saving and sampling.
+// The share of the training's time for which steps are planned, as validation takes a part of it;
+// the share of all time after which the clock ends training, before saving and sampling.
 constexpr double kShareOfSteps = 0.7, kShareOfTraining = 0.85;
 
 using Clock = std::chrono::steady_clock;
@@ -43,7 +43,7 @@ std::vector<fs::path> texts_here() {
   return out;
 }
 
-// Ends the text of a sample where its time ends.
+// Thrown to end the text of a sample when the time for it is over.
 struct SampleIsOver {};
 
 std::string sample_text(Device& device, const StudyTrainingOptions& o, const fs::path& weights,
@@ -89,7 +89,7 @@ TrainOptions train_options(const StudyTrainingOptions& o, std::int64_t steps, do
   return out;
 }
 
-// The steps that the clock allows, of how many tokens, and how long one takes.
+// The number of steps that the time allows, the shape of their batch, and the seconds of one.
 struct Steps {
   std::int64_t count;
   BatchShape shape;

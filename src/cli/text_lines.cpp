@@ -79,7 +79,7 @@ struct Edit {
   int line;   // of b for '+', else of a
 };
 
-// For each number of differences the furthest x reached on each diagonal k = x - y.
+// Returns, for each number of differences, the furthest x reached on each diagonal k = x - y.
 std::vector<std::vector<int>> trace(const std::vector<int>& a, const std::vector<int>& b) {
   const int n = static_cast<int>(a.size()), m = static_cast<int>(b.size()), offset = n + m + 1;
   std::vector<int> furthest(static_cast<std::size_t>(2 * offset + 1), 0);

@@ -9,7 +9,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Bytes at the end of `text` that may be the start of a longer character: at most three.
+// Returns how many bytes at the end of `text` may begin a longer character: at most three.
 std::size_t unfinished_bytes(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
     const auto c = static_cast<unsigned char>(text[text.size() - back]);
@@ -67,7 +67,7 @@ void TextStream::add(std::int64_t token) {
   shown_bytes_ = tokenizer_->decode(tokens_).size();
 }
 
-// Handles an entry of the model's vocabulary that its tokenizer lacks.
+// Shows U+FFFD for an entry of the model's vocabulary that its tokenizer lacks.
 void TextStream::add_without_text() {
   finish();
   tokens_.clear();

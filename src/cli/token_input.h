@@ -42,7 +42,7 @@ struct TokenInput {
 };
 
 void add_token_options(OptionSet& set, TokenOptions& tokens);
-// Adds these options except --tokens.
+// Adds the options of TokenOptions except --tokens.
 void add_text_options(OptionSet& set, TokenOptions& tokens);
 void add_init_option(OptionSet& set, std::filesystem::path& init);
 

@@ -6,11 +6,11 @@
 namespace tracestep::cli {
 namespace {
 
-// The tokens of a step whose forward alone takes as long as the whole step: backward takes twice
-// as long as forward.
+// How many forward passes take as long as forward and backward of a step: backward takes twice as
+// long as forward.
 constexpr double kForwardsOfAStep = 3.0;
 
-// How many steps a validation takes as long as; other ranks wait unless each holds a part.
+// Returns how many steps take as long as a validation; if one rank validates, the others wait.
 double steps_as_long(const TrainOptions& o, std::int64_t tokens) {
   const Parallel& parallel = o.run.parallel;
   const bool on_all = parallel.shards_weights() || parallel.is_divided();

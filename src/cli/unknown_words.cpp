@@ -14,7 +14,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Names of nanoGPT, llm.c, transformers, accelerate, torchrun, DeepSpeed, vLLM and llama.cpp.
+// Flags of nanoGPT, llm.c, transformers, accelerate, torchrun, DeepSpeed, vLLM and llama.cpp.
 constexpr FlagElsewhere kElsewhere[] = {
     {"--learning-rate", "--lr"},
     {"--max-lr", "--lr"},
@@ -164,7 +164,7 @@ std::string_view missing_thing(std::string_view flag) {
   return found == std::end(kMissing) ? std::string_view() : found->what;
 }
 
-// The flag here for one of other programs, if the command has it; empty: none is known.
+// Returns our flag for one of another program, if the command has it; empty: none is known.
 std::string_view ours_for(const Command& command, std::string_view flag) {
   for (const auto& [theirs, ours] : kElsewhere) {
     if (theirs == flag && command.options.find(ours) != nullptr) return ours;

@@ -19,7 +19,7 @@ using DeviceFactory = std::function<std::unique_ptr<Device>(const RunSpec&)>;
 // Registers how devices of a name are made, or replaces what was registered. `name`: the part of
 // Place::device before the colon ("cuda").
 void register_device(const std::string& name, DeviceFactory make);
-// Makes the run's device. Error{kUsage} naming "device" for an unknown name; also its factory's.
+// Makes the run's device. Throws Error{kUsage} ("device") for an unknown name, and as the factory.
 std::unique_ptr<Device> make_device(const RunSpec& spec);
 
 // Registers how ranks are connected; a later call replaces the factory.

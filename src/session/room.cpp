@@ -18,7 +18,7 @@ FreeBytes& free_bytes_of() {
   return all;
 }
 
-// Bytes of host memory that all devices together need, and those of them that they hold already.
+// The bytes of host memory that all devices together need, and how many of these they hold already.
 struct Sum {
   std::int64_t needed = 0, held = 0;
   std::int64_t missing() const { return std::max<std::int64_t>(0, needed - held); }

@@ -25,7 +25,7 @@ std::unique_ptr<Executor> RankStores::executor(const RunSpec& run, const Program
 std::unique_ptr<Executor> RankStores::executor_of_first(const RunSpec& run,
                                                         const Program& program) const {
   std::vector<Wanted> wanted{wanted_by(run, first(), program)};
-  // The others want nothing more, but may not have touched yet what is theirs.
+  // The other ranks need nothing more, but may not have touched all that they have allocated.
   for (int rank = 1; rank < ranks(); ++rank) wanted.push_back({&at(rank).device()});
   check_room(run.place, wanted, group_ == nullptr ? nullptr : group_->processes());
   return make_executor(run.executor, first(), program);

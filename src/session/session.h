@@ -11,8 +11,8 @@
 
 namespace tracestep {
 
-// A store for each rank of this process, on its device. It also makes the executors that work on
-// them; nothing else makes either.
+// A store for each rank of this process, on the rank's device. It also makes the executors that
+// work on the stores; no other class makes stores or executors.
 class RankStores {
  public:
   // Stores for one rank, or for all of `devices`. The devices must outlive this object.

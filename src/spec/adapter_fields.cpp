@@ -16,7 +16,7 @@ constexpr double kMostAlpha = 1e6, kMostDropped = 0.99;
 
 using AdapterField = SpecField<Adapters>;
 
-// Reads paths with stars and ranges, or names, joined by +.
+// Splits `text` at + into paths of weights (layers.0-15, *.q_proj) or names; refuses repeated ones.
 std::vector<std::string> parse_paths(const About& where, const std::string& text) {
   std::vector<std::string> out;
   for (std::size_t start = 0; start <= text.size();) {
@@ -66,7 +66,7 @@ std::vector<AdapterField> all_adapter_fields() {
   return rows.take();
 }
 
-// Reads the folder's adapters, with which everything given beside it must agree.
+// Reads the adapters in the folder `given.from`; throws if a part given beside it is different.
 Adapters settled(const About& where, const Adapters& given) {
   const Adapters usual{.rank = kUsualRank};
   Adapters out = read_peft_config(given.from);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kMaxStepBytes = 0x1p60;
 
-// An upper estimate of the bytes of a step.
+// Returns an upper estimate of the bytes of a step; 0 for a captured module.
 double step_bytes(const ModelConfig& m, BatchShape shape) {
   if (m.captured != nullptr) return 0.0;  // its reader has added them up
   const auto real = [](std::int64_t v) { return static_cast<double>(v); };
@@ -33,7 +33,7 @@ void check_muon(const RunSpec& spec) {
                 "8bit with optimizer muon: its mean of gradients has no codes",
                 "give moments bf16, or optimizer adamw");
   }
-  // Our own models have some, where no part of them is left out.
+  // True for runs in which possibly no layer has a matrix to train; all others have some.
   const bool may_have_none =
       spec.lora.is_on() || spec.frozen.any() || spec.model.captured != nullptr;
   if (!may_have_none || !muon_matrices(spec).empty()) return;

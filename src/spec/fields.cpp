@@ -48,7 +48,7 @@ RunField chunks_field(RunField row, std::int64_t RunSpec::*chunks) {
   return row;
 }
 
-// Makes `row` a field whose text joins these parts by commas.
+// Makes `row` a field whose text is some of `parts` joined by commas, with examples of them.
 template <class Spec>
 RunField field_of_parts(RunField row, std::span<const SpecField<Spec>> parts) {
   row.examples = {kNone};
@@ -60,7 +60,7 @@ RunField field_of_parts(RunField row, std::span<const SpecField<Spec>> parts) {
   return row;
 }
 
-// Lets the limit be "none" as well as a number of bytes.
+// Lets the field of the memory limit be "none" as well as a number of bytes.
 void add_none(RunField& limit) {
   limit.value = [](const RunSpec& spec) {
     const std::int64_t bytes = spec.place.memory_limit_bytes;
@@ -72,7 +72,7 @@ void add_none(RunField& limit) {
   };
 }
 
-// Makes `row` the device's field; people call their GPU "GPU:1", which is cuda:1.
+// Makes `row` the device's field, which reads names in any case, and "gpu:1" as cuda:1.
 RunField device_field(RunField row) {
   row.value = [](const RunSpec& spec) { return Json(spec.place.device); };
   row.parse = [](const About& where, const std::string& text) -> RunChange {
@@ -84,7 +84,7 @@ RunField device_field(RunField row) {
   return row;
 }
 
-// Makes `row` the field of composites by name: the two usual sets, or any joined by +.
+// Makes `row` the field "ops": "primitive", "fused", or names of composite ops joined by +.
 RunField granularity_field(RunField row) {
   for (Granularity granularity : kAllGranularities) row.choices.push_back(name_of(granularity));
   for (Composite composite : kNamedComposites) row.examples.emplace_back(name_of(composite));
@@ -136,7 +136,7 @@ RunField compile_passes_field(RunField row) {
 using Role = FieldRole;
 using Show = FieldShow;
 
-// Gives a row its effect: where it applies, why it has none elsewhere, and what gives it one.
+// Sets when the field of `row` applies, why it has no effect otherwise, and what would give it one.
 void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
                 RunField& row) {
   row.applies = applies;
@@ -203,7 +203,7 @@ void add_step_fields(Rows& rows) {
       kAll<LossKind>, in(&RunSpec::loss));
 }
 
-// Adds fields that decide what of the model is trained.
+// Adds the fields that select the weights to train: adapters beside frozen weights, frozen parts.
 void add_trained_fields(Rows& rows) {
   rows.parsed(
       field_of_parts(
@@ -236,7 +236,7 @@ void add_trained_fields(Rows& rows) {
              rows.parsed(std::move(frozen), parse_frozen, in(&RunSpec::frozen)));
 }
 
-// Adds what rows of a step hold.
+// Adds the field that makes the rows of a batch hold whole documents.
 void add_row_fields(Rows& rows) {
   rows.toggle({.name = "packed",
                .flag = "--pack",

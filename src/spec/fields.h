@@ -88,16 +88,16 @@ std::vector<std::string_view> fields_that(Is is) {
 // have it.
 const Json* default_of(const RunField& field);
 
-// The architecture fields in which a model differs from the reference study's Transformer, with
-// their values; and the model with these values and the sizes of `sizes`. Throws Error{kUsage}
-// naming the field for a value that its flag would refuse.
+// The first returns the architecture fields in which `model` differs from the reference study's
+// Transformer, with their values; the second a model with these values and the sizes of `sizes`. It
+// throws Error{kUsage} naming the field for a value that the field's flag would refuse.
 Json architecture_of(const ModelConfig& model);
 ModelConfig with_architecture(const ModelConfig& sizes, const Json& architecture);
 // The architecture fields in which the model differs from the reference Transformer by more than
 // numbers, so that closed forms do not hold for it.
 std::vector<std::string> variations_of(const ModelConfig& model);
-// Throws Error{kUsage} naming `where` for a model with such fields. `what` begins the message: "the
-// formulas of this topic are".
+// Throws Error{kUsage} naming `where` for a model that has variations_of(). `what` begins the
+// message: "the formulas of this topic are".
 void require_reference(const ModelConfig& model, const About& where, std::string_view what);
 
 // All fields of a run that results show, by name; the second function only has those for which `is`

@@ -5,7 +5,7 @@
 
 namespace tracestep {
 
-// The upper limit of sizes, far beyond any model.
+// The upper limits of a model's sizes and of its vocabulary, far beyond any model.
 inline constexpr std::int64_t kMaxSize = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMaxVocab = std::int64_t{1} << 24;
 

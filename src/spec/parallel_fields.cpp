@@ -11,7 +11,7 @@ constexpr int kMostRanks = 65536, kMostPrefetched = 1024;
 
 using Field = SpecField<Parallel>;
 
-// The field of replicas; what it reads stands in `ranks` until normal() knows a replica's ranks.
+// Returns the field "dp", which reads N replicas into `ranks`; normal() counts all ranks there.
 Field replicas_field() {
   return {.name = "dp",
           .examples = {"2"},
@@ -87,8 +87,8 @@ std::vector<Field> all_fields_of_parallel() {
                           forms_of(parallel_fields())));
 }
 
-// The choice that was read, with `ranks` set, which is still the number of replicas in `read`.
-// Parts that mean nothing for a single replica or a single rank have their defaults.
+// Returns `read`, in which `ranks` is the number of replicas, with `ranks` set to that of all
+// ranks. Parts that mean nothing for a single replica or a single rank get their defaults.
 Parallel normal(const About& where, const Parallel& read) {
   if (read.divides_rows && !read.is_divided()) {
     throw Error(ErrorCode::kUsage, where, "one rank alone has all rows",

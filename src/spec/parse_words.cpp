@@ -40,7 +40,7 @@ std::vector<std::string> composite_names() {
   return out;
 }
 
-// Reads the original positions and the magnitude, then two lists of the same length, into `out`.
+// Parses LongRoPE's original positions, its magnitude, and two lists of equal length into `out`.
 void parse_longrope(const About& where, const std::vector<std::string>& parts, RopeScaling& out) {
   if (parts.size() < 5 || parts.size() % 2 == 0) {
     fail_usage(where, "longrope takes two numbers and two lists of one length, {} are given",

@@ -16,7 +16,7 @@ namespace tracestep {
 
 // Each function throws Error{kUsage} naming `where` for a text that is no choice.
 
-// The inverses of name_of(); names of composites may be in any order.
+// Parse the texts that name_of() writes; names of composites may be in any order.
 RopeScaling parse_rope_scaling(const About& where, const std::string& text);
 Granularity parse_granularity(const About& where, const std::string& text);
 // Parses "none", "blocks", "every=N", "nested", "budget=20GiB", or paths joined by "+".

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kMostPeftBytes = std::uint64_t{1} << 20;
 constexpr std::int64_t kMostPeftRank = 1 << 16;
 
-// Fields that change what is computed unless they are null, false, empty or the word beside them.
+// A field that changes what is computed unless it is missing, null, false, empty or `usual`.
 struct PlainField {
   const char *field, *usual;
 };
@@ -54,8 +54,8 @@ double number_in(const Json& json, const char* field, double least, double most,
              value == nullptr ? "missing" : printable(value->dump()), least, most);
 }
 
-// The target here for a module of PEFT, which takes those whose paths end with it. Only numbers of
-// layers and last names are as in the family: "layers.3.*.down_proj" for
+// Returns the target here for `module` of PEFT, which stands for all modules whose paths end with
+// it. Numbers of layers and last names are as in the family: "layers.3.*.down_proj" for
 // "model.layers.3.mlp.down_proj", "down_proj" for "mlp.down_proj".
 std::string target_of(const std::string& module) {
   const std::string_view layer = layer_of(module),
@@ -84,7 +84,7 @@ std::vector<std::string> targets_in(const Json& json, const std::string& where) 
   return out;
 }
 
-// Names of modules in the families' files, and of parts here.
+// The names of modules in files of model families, each with the name of its part in this project.
 constexpr std::pair<std::string_view, std::string_view> kWholeParts[] = {
     {"embed_tokens", "token_embeddings"},
     {"wte", "token_embeddings"},

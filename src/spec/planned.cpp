@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLeastBatch = 4, kOfEach = 2;  // sequences, in all and of each device
 
-// The name of mixed precision in the 16-bit type that the device multiplies in.
+// Returns "bf16" or "fp16", the first in which the device multiplies matrices, else "fp32".
 std::string precision_for(const PlannedFor& planned) {
   for (const char* name : {"bf16", "fp16"}) {
     const bool has_it =
@@ -27,7 +27,7 @@ struct PlannedField {
   std::string (*value)(const PlannedFor& planned);
 };
 
-// A grid shortens the context where a model has positions for less.
+// Fields and their planned defaults; RunGrid shortens the context to a model's learned positions.
 constexpr PlannedField kPlanned[] = {
     {"precision", precision_for},
     {"attention", [](const PlannedFor&) -> std::string { return "flash"; }},

@@ -25,8 +25,8 @@ bool is_planned(const RunField& field);
 // The default batch, in sequences, of a step that this many devices share.
 std::int64_t planned_batch(std::int64_t devices);
 
-// Gives these fields the planned defaults if they have no value of their own, for devices with
-// their own memory. Returns the fields that were set, in the order of the table.
+// Gives the fields of is_planned() that have no value of their own their planned defaults, if the
+// device has its own memory. Returns the fields that were set, in the order of their table.
 std::vector<const RunField*> assume_planned(RunGrid& grid, const PlannedFor& planned);
 
 // The flags of these fields with their values in the runs: "--precision bf16 --batch 4".

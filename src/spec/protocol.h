@@ -30,7 +30,7 @@ struct Protocol {
 
 using ProtocolField = SpecField<Protocol>;
 
-// The fields that flags can set.
+// Returns the fields of a protocol that flags can set.
 std::span<const ProtocolField> protocol_fields();
 
 // Adds every field that decides how the run is measured to the key of its row.

@@ -18,7 +18,7 @@ constexpr std::string_view kLimit = "memory_limit_bytes";
 // Values by field, as a command takes them: every combination is a run.
 using Grid = std::map<std::string, std::vector<std::string>, std::less<>>;
 
-// The preset that the key names, if all its sizes are the preset's.
+// Returns the preset that the key names, if all sizes in the key are the preset's, else nullopt.
 std::optional<ModelConfig> preset_of(const Json& key) {
   const Json* size = key.find("size");
   const ModelConfig* found =
@@ -38,7 +38,7 @@ bool is_on_gpu(const Json& key) {
          traits_named(device->as_string()).has_own_memory();
 }
 
-// True if a command line must state the field. `usual`: of the preset, if the key has one.
+// True if a command line must state the field. `usual`: a run with the key's preset, if it has one.
 bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, bool has_preset) {
   if (field.name == kLimit) return false;
   if (field.name == "size") return has_preset;
@@ -48,8 +48,8 @@ bool is_needed(const RunField& field, const Json& value, const RunSpec& usual, b
   return differs_by_command || value != field.value(usual);
 }
 
-// The optional fields in which the keys differ: a command may have several values for one of them
-// when it is not told any.
+// Returns the optional fields in which the keys differ. Each command must state them, because its
+// default for such a field may be several values.
 std::vector<std::string_view> varying(std::span<const Json> keys) {
   return fields_that([&](const RunField& field) {
     const auto value_in = [&](const Json& key) {
@@ -85,7 +85,7 @@ bool are_equal_but(const Grid& a, const Grid& b, std::string_view name) {
   });
 }
 
-// Joins grids that differ in this field alone into one with all its values.
+// Joins grids that differ only in the field `name` into one grid with all values of that field.
 void join_along(std::string_view name, std::vector<Grid>& grids) {
   std::vector<Grid> out;
   for (Grid& grid : grids) {

@@ -14,8 +14,8 @@ constexpr const char* kSize = TRACESTEP_OPTION(size);
 constexpr const char* kSizes = TRACESTEP_OPTION(d_model) ", " TRACESTEP_OPTION(
     d_ff) ", " TRACESTEP_OPTION(layers) " and " TRACESTEP_OPTION(heads);
 
-// Renames a model of a preset or file whose architecture was changed, as it is no longer the one of
-// that name; what it was made from stays the text of its size.
+// Returns `model`, without its name if it differs from the preset or file `named` by more than the
+// vocabulary; the name is then kept as its source, which is the text of its "size".
 ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
   ModelConfig same = named;
   same.vocab = model.vocab;
@@ -25,7 +25,7 @@ ModelConfig renamed_if_changed(ModelConfig model, const ModelConfig& named) {
   return model;
 }
 
-// The context where none was asked for: the usual one, but at most the positions of the model.
+// Returns the context of a run that was given none: its default, at most the learned positions.
 std::int64_t usual_context(const RunSpec& spec) {
   if (spec.model.positions != Positions::kLearned) return spec.shape.context;
   return std::min(spec.shape.context, spec.model.max_positions);
@@ -126,7 +126,7 @@ bool RunGrid::is_usual(const RunField& field) const {
   return texts(field) == std::vector<std::string>{text_of(field, base)};
 }
 
-// Refuses a field that no run heeds: else two equal results would differ by it in name.
+// Throws for a given field that applies in no run: equal results would have different labels.
 void RunGrid::check_effects(const std::vector<RunSpec>& runs) const {
   for (const RunField& field : run_fields()) {
     if (field.no_effect == nullptr || is_usual(field)) continue;

@@ -78,7 +78,7 @@ Json key_of(const RunSpec& spec) {
 Json part_of_key(const RunSpec& spec, const std::function<bool(const RunField&)>& is) {
   Json out = Json::object();
   for (const RunField& field : run_fields()) {
-    // Sizes that a module of its own has not; a field without effect has its usual value.
+    // False for a size that a captured module lacks; others without effect have their default.
     const bool is_there =
         field.group != FieldGroup::kModel || !field.applies || field.applies(spec);
     if (is_there && field.show != FieldShow::kNowhere && is(field)) {

@@ -77,7 +77,7 @@ struct SpecField {
   // (TRACESTEP_OPTION(mode) " step").
   const char *no_effect = nullptr, *needs = nullptr;
 
-  // What an error about the field's value names.
+  // Returns what an error about the field's value names: the field.
   About where() const { return {About::Kind::kField, name}; }
 };
 

@@ -21,9 +21,9 @@ std::optional<Error> refusal_of(const RunSpec& spec);
 // given targets. With ranks, it computes one replica's share of the batch, and in a step its share
 // of the loss.
 Program forward_program(const RunSpec& spec);
-// The loss with these options; the weights' dtype is always that of the spec.
+// Returns the program of the loss with these options; its weights always have the spec's dtype.
 Program loss_program(const RunSpec& spec, LossOptions options = {});
-// The decoding program, one token per run, for texts of at most the spec's context.
+// Returns the decoding program, `count` tokens per run, for texts of at most the spec's context.
 Program decode_program(const RunSpec& spec, std::int64_t count = 1);
 // A program that decodes greedily: it takes the most likely token, which the next run reads on the
 // device.

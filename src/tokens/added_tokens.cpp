@@ -39,8 +39,8 @@ std::size_t end_without_space(std::string_view text) {
   return text.size();
 }
 
-// Finds where runs of white space end, for positions from left to right: a run is read once,
-// however many tokens lie in it.
+// Finds the ends of runs of white space. Positions must not decrease, so that each run is read only
+// once, however many tokens lie in it.
 class SpaceEnds {
  public:
   explicit SpaceEnds(std::string_view text) : text_(text) {}
@@ -73,7 +73,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const std::string& wher
   }
 }
 
-// Narrows the range of patterns that agree with the text, byte by byte.
+// Returns the longest token whose pattern begins `text` (nullptr: none), by a search byte by byte.
 const AddedToken* AddedTokens::longest_at(std::string_view text) const {
   const AddedToken* found = nullptr;
   auto begin = tokens_.begin(), end = tokens_.end();

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Far beyond any batch that fits in memory, and safe from overflow in bytes.
+// The most tokens of a batch: more than fit in memory, few enough that their bytes do not overflow.
 constexpr std::int64_t kMaxBatchTokens = std::int64_t{1} << 40;
 
 }  // namespace
@@ -72,7 +72,7 @@ void set_places(Batch& batch, std::int64_t at, std::span<const std::int64_t> rea
   batch.loss_count = static_cast<double>(batch.counted);
 }
 
-// The row to read `number`-th; if they are shuffled, each round has its own order, by the seed.
+// Returns the packed row to read `number`-th; the seed shuffles each round over all rows anew.
 std::int64_t Batches::packed_row(std::int64_t number) const {
   const std::int64_t rows = packed_->rows(), round = number / rows;
   if (options_.order == Order::kSequential) return number % rows;

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kMinBpeTokens = 300, kMaxBpeTokens = 1'000'000;
 constexpr std::size_t kMaxTrainingBytes = std::size_t{16} << 20;
-// Lines are cut here for training and encoding: the library's memory grows with the line.
+// The size at which lines are cut for training and encoding: the library's memory grows with it.
 constexpr std::size_t kMaxLineBytes = 4000;
 constexpr const char* kNewline = "\n";
 constexpr std::string_view kSpace = "\u2581";  // three bytes for one
@@ -90,7 +90,7 @@ class BpeTokenizer : public Tokenizer {
   std::string name() const override { return "bpe"; }
   std::int64_t vocab_size() const override { return processor_.GetPieceSize(); }
 
-  // The text's ids. Own models go line by line: there newline is a piece, and none spans lines.
+  // Encodes the text. Models trained here encode line by line: none of their pieces spans lines.
   std::vector<std::int32_t> encode(std::string_view text) const override {
     if (!is_own_) return encode_published(with_replacements(text));
     std::vector<std::int32_t> out;
@@ -109,7 +109,7 @@ class BpeTokenizer : public Tokenizer {
     return out;
   }
 
-  // Reads the piece itself: decoding it alone would cut off a space, and a byte alone is no text.
+  // Counts a piece's own bytes: decoded alone, it could lose a space, and a byte is no text.
   std::optional<std::int64_t> byte_count(std::int64_t token) const override {
     const int id = static_cast<int>(token);
     if (token < 0 || token >= vocab_size() || processor_.IsUnknown(id)) return std::nullopt;
@@ -129,7 +129,7 @@ class BpeTokenizer : public Tokenizer {
   }
 
   std::string content() const override {
-    // The mark is a field of a number that the format leaves to others.
+    // The protobuf tag and length of the mark's field; the format leaves its number to others.
     constexpr std::string_view kField = "\xca\x0c\x15";  // 201, text of 21 bytes
     static_assert(kTokenizerMark.size() == 21);
     if (model_.ends_with(kTokenizerMark)) return model_;

@@ -10,11 +10,11 @@
 namespace tracestep {
 namespace {
 
-// Numbers may be left out, but not so many that a small file takes much memory.
+// The most ids, besides as many as there are, that a vocabulary may leave out; bounds its memory.
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
-// A merge that was possible when it was put on the heap; the earliest of the list is taken first.
+// A merge on the heap, which was possible when it was put there; the lowest rank comes first.
 struct Candidate {
   std::uint32_t rank, at;
   std::int32_t result;
@@ -232,8 +232,8 @@ void BytePairs::encode_part(std::string_view part, Cache& cache,
   cache.tokens.insert(cache.tokens.end(), tokens.begin(), tokens.end());
 }
 
-// The tokens before merging. An unknown character is held back until the next known one, so that
-// several can become one token; those with bytes in their place do not end this.
+// Returns the tokens before merging. The unknown token is added only at the next known character,
+// so that a run of unknown ones can become one token; characters written as bytes do not end a run.
 std::vector<std::int32_t> BytePairs::tokens_of(std::string_view part) const {
   std::vector<std::int32_t> out;
   bool waits = false;

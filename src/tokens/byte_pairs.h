@@ -41,7 +41,7 @@ class BytePairs {
     std::string space;
   };
 
-  // The component `model` of tokenizer.json. Errors: kInput.
+  // Reads the component `model` of a tokenizer.json. Errors: kInput.
   BytePairs(const TokenizerFields& model, Text text);
 
   // The number of tokens, without unused numbers.

@@ -14,7 +14,7 @@ constexpr ChatTurn of_header(std::string_view before) {
   return {before, "<|eot_id|>"};
 }
 
-// These texts are those of the templates beside the models' tokenizers; dates are theirs.
+// The known formats; their texts, dates included, are those of the templates beside the tokenizers.
 constexpr ChatTemplate kTemplates[] = {
     {.name = "chatml",
      .system = {"<|im_start|>system\n", "<|im_end|>\n"},
@@ -96,7 +96,7 @@ std::string_view stripped(std::string_view text) {
   return begin == text.npos ? "" : text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-// A conversation that is being written.
+// Writes a conversation as text, message by message, and marks the stretches that are trained.
 class Conversation {
  public:
   explicit Conversation(const ChatTemplate& form) : form_(form) { out_.add(form.begin, false); }

@@ -56,9 +56,9 @@ std::span<const ChatTemplate> chat_templates();
 // The template with this name; nullptr: there is none.
 const ChatTemplate* find_chat_template(std::string_view name);
 
-// The conversation as text. The assistant's contents count, with the texts that end its turns.
-// Throws Error{kInput} for an unknown role, an order that the format does not allow, and no
-// messages.
+// Writes the conversation as text. The loss counts for the assistant's contents and for the texts
+// that end its turns. Throws Error{kInput} for an unknown role, an order that the format does not
+// allow, and no messages.
 MarkedText rendered(const ChatTemplate& form, std::span<const ChatMessage> messages);
 
 }  // namespace tracestep

@@ -31,7 +31,7 @@ const std::string& text_in(const Json& row, std::string_view name) {
   return found->as_string();
 }
 
-// A document as it is read, before it is tokens.
+// A document as text, before it is encoded.
 struct Document {
   MarkedText marked;
   bool has_bounds = true;  // the tokenizer's start, and the end of a text
@@ -63,7 +63,7 @@ Document document_of(const Json& row, const DocumentOptions& options) {
   return out;
 }
 
-// Tokens of all documents, one behind the other.
+// Reads all documents of a source as tokens, one document after the other.
 class Reader {
  public:
   Reader(const TextSource& source, const DocumentOptions& options, const Tokenizer& tokenizer)
@@ -140,8 +140,8 @@ class Reader {
     }
   }
 
-  // How many tokens of `ids` come before byte `end` of the text: those that its first bytes alone
-  // have, too. One that lies across belongs to what follows.
+  // Returns how many tokens of `ids`, the encoded `text`, lie before byte `end`: those that
+  // encoding text[0, end) alone gives, too. A token across `end` is not counted.
   std::size_t tokens_before(std::string_view text, std::size_t end,
                             std::span<const std::int32_t> ids) const {
     if (end == 0) return 0;

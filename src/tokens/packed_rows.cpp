@@ -16,7 +16,7 @@ bool PackedRows::has_targets(const Piece& piece) const {
   return std::ranges::any_of(targets, is_trained);
 }
 
-// The documents as pieces of at most a row, without pieces in which no target counts.
+// Cuts the documents into pieces of at most a row, without pieces in which no target counts.
 std::vector<PackedRows::Piece> PackedRows::cut() {
   std::vector<Piece> out;
   const auto begins = tokens_->documents();

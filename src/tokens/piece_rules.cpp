@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// Compatibility forms (NFKC) become 33 bytes at most.
+// The most bytes by which a rule may replace a character; compatibility forms (NFKC) need 33.
 constexpr std::size_t kMostBytes = 64;
 constexpr std::size_t kUnitBytes = 4, kLabels = 256;
 
@@ -52,7 +52,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t index) {
   return out;
 }
 
-// True if no unit of `trie` (a double array) points outside it or, where texts end, of `texts`.
+// True if no unit of the double array `trie` points outside it, and no text begins outside `texts`.
 bool stays_within(std::string_view trie, std::string_view texts) {
   const std::size_t count = trie.size() / kUnitBytes;
   for (std::size_t at = 0; at < count; ++at) {

@@ -15,13 +15,13 @@ namespace {
 
 constexpr std::size_t kMostSourceBytes = 16384;
 constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
-// Expressions of published tokenizers go back over a run of blanks once; one that does so again and
-// again is stopped.
+// A search may take kLeastSteps, and kStepsPerByte more for each byte. Expressions of published
+// tokenizers go back over a run of blanks once; one that does so again and again is stopped.
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
 // Matches one part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
-// group, a repeat. In (?i:…) are plain letters only, as cases are folded otherwise beyond them;
-// behind a repeat in braces a sign means another thing to each.
+// group, a repeat. It takes only plain letters in (?i:…), as the two fold the cases of others
+// differently, and no sign behind a repeat in braces, which means another thing to each.
 constexpr std::string_view kTaken =
     R"((?x) (?<escape> \\ (?: [sSdrntf] | [^A-Za-z0-9\x80-\x{10ffff}] | [pP] \{ (?: L[ultmo]? |
          M[nce]? | N[dlo]? | P[cdseifo]? | S[mcko]? | Z[slp]? | C[cfnos]? ) \} ) )
@@ -30,7 +30,7 @@ constexpr std::string_view kTaken =
       | \{ [0-9]++ (?: , [0-9]*+ )? \} (?! [+?] )
       | [^][\\({}^$])";
 
-// The expression for PCRE2, whose \s has U+180E, no white space any more; \d is a category.
+// Rewrites \s, \S and \d for PCRE2, whose \s includes U+180E, which is no white space any more.
 std::string translated(std::string_view source) {
   std::string out;
   for (std::size_t at = 0; at < source.size(); ++at) {

@@ -38,7 +38,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder) {
 
 constexpr const char *kBinary = "binary", *kUtf32 = "UTF-32", *kBare = "UTF-16 without a mark?";
 
-// The reason for which bytes with a NUL among them are left out, in words.
+// Says why bytes with a NUL are left out: they seem to be UTF-16 without a mark, or are binary.
 const char* kind_of_binary(std::string_view bytes) {
   return looks_like_utf16(bytes.substr(0, kPieceBytes)) ? kBare : kBinary;
 }
@@ -81,7 +81,7 @@ class Reader {
     }
   }
 
-  // Returns why it is no text; empty: it is, and was added.
+  // Adds the file's text. Returns why the file is no text; empty: it was added.
   std::string add_file(const fs::path& path) {
     const InputFile file(path, "text"_field);
     if (file.size() == 0) return {};
@@ -115,7 +115,7 @@ class Reader {
     return start_of(file, kPieceBytes).find('\0') != std::string::npos;
   }
 
-  // Returns why it is no text; what was read so far stays then.
+  // Appends the file's text. Returns why it is none, and leaves what was read so far; else empty.
   std::string append(const InputFile& file, TextMark mark) {
     if (mark == TextMark::kUtf32) return kUtf32;
     const bool is_wide = mark == TextMark::kUtf16Little || mark == TextMark::kUtf16Big;

@@ -43,8 +43,8 @@ bool is_space(const TokenizerFields& step) {
 // A text that a step changes. `first_bytes` as in TextNormalizer::Result.
 using Changed = TextNormalizer::Result;
 
-// The text with each match replaced, which stands for the last byte of its match. nullopt: the
-// result would have more than `most` bytes.
+// Returns the text with each match replaced by `by`, which counts among the first bytes if the
+// whole match does; nullopt: the result would have more than `most` bytes.
 std::optional<Changed> replaced(std::string_view text, std::size_t first_bytes,
                                 const TextPattern& pattern, std::string_view by, std::size_t most) {
   Changed out{"", 0};
@@ -99,7 +99,7 @@ std::string nfc(std::string_view text) {
   return out;
 }
 
-// The text in NFC; its first bytes are those that the first bytes of `before` became.
+// Returns the text in NFC; its first bytes are those that the first bytes of `before` became.
 Changed composed(const Changed& before) {
   Changed out{nfc(before.text), 0};
   std::string first = nfc(std::string_view(before.text).substr(0, before.first_bytes));

@@ -15,7 +15,7 @@
 
 namespace tracestep {
 
-// NFC, Prepend, Replace, and a Sequence of them.
+// Applies the normalizer of a tokenizer.json: NFC, Prepend, Replace, or a Sequence of them.
 class TextNormalizer {
  public:
   struct Result {
@@ -64,7 +64,7 @@ class TextNormalizer {
   bool prepends_space_ = false;
 };
 
-// Split, Digits, ByteLevel, Metaspace, and a Sequence of them.
+// Applies the pre-tokenizer of a tokenizer.json: Split, Digits, ByteLevel, Metaspace, a Sequence.
 class PreTokenizer {
  public:
   using OnWord = std::function<void(std::string_view word)>;

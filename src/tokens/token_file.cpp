@@ -22,7 +22,7 @@ constexpr std::size_t bytes_of(Width width) {
   return width == Width::kUint16 ? 2 : width == Width::kInt64 ? 8 : 4;
 }
 
-// Widens elements of type T, which memcpy reads one by one, as the bytes hold no objects of T.
+// Converts elements of type T to int64; memcpy reads each, as the bytes hold no objects of T.
 template <class T>
 void widen(const std::byte* from, std::span<std::int64_t> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -32,7 +32,7 @@ void widen(const std::byte* from, std::span<std::int64_t> out) {
   }
 }
 
-// The position of the tokens in a file, and their width.
+// Where the tokens lie in a file: their width, the byte at which they start, and their number.
 struct Layout {
   Width width;
   std::size_t start = 0, count = 0;

@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// How a stream stores a token whose loss does not count, such as one of a prompt.
+// Returns what a stream stores for a token whose loss does not count, such as one of a prompt.
 constexpr std::int64_t untrained(std::int64_t id) {
   return ~id;
 }
@@ -62,11 +62,11 @@ TRACESTEP_WORDS(TokenDType, "uint16", "uint32");
 TokenSourcePtr open_token_file(const std::filesystem::path& path,
                                std::optional<TokenDType> dtype = std::nullopt);
 
-// Tokens held in memory. Errors: kInput when there are none.
+// Makes a stream of tokens in memory. Errors: kInput when there are none.
 TokenSourcePtr memory_tokens(std::string name, std::vector<std::int32_t> tokens);
 
-// Consecutive documents in memory, which begin at the indices `begins`. Throws Error{kInput} if
-// there are none.
+// Makes a stream of consecutive documents in memory, which begin at the indices `begins`. Throws
+// Error{kInput} if there are none.
 TokenSourcePtr memory_documents(std::string name, std::vector<std::int32_t> tokens,
                                 std::vector<std::int64_t> begins);
 

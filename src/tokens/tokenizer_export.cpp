@@ -67,8 +67,8 @@ Json kept_apart(std::int64_t id, const std::string& text) {
                       {"special", false}};
 }
 
-// Adds the pairs that give one piece, the one with the longest left part first: the library takes
-// the earliest pair of the list first, where pieces of equal rank go from left to right.
+// Adds to `out` the pairs of known pieces that make `piece`, longest left part first: the library
+// merges the list's earliest pair first, where pieces of equal rank go from left to right.
 void add_merges(std::string_view piece, const TextMap<bool>& known, Json::Array& out) {
   for (std::size_t cut = piece.size() - 1; cut > 0; --cut) {
     const std::string_view left = piece.substr(0, cut), right = piece.substr(cut);

@@ -24,7 +24,7 @@ struct VocabPiece {
 // encoded byte by byte. Time and size grow with the characters of all pieces.
 std::string tokenizer_json_of_pieces(std::span<const VocabPiece> pieces);
 
-// The tokenizer_config.json for either, which AutoTokenizer of transformers reads.
+// Returns the tokenizer_config.json for either tokenizer.json, which AutoTokenizer reads.
 std::string tokenizer_config_json();
 
 }  // namespace tracestep

@@ -11,10 +11,10 @@
 namespace tracestep {
 namespace {
 
-// A template may name a list of ids again and again.
+// The most tokens set before a text; a template may name a list of ids again and again.
 constexpr std::size_t kMostStart = 1024;
 
-// The tokens that a template sets before a text; only kinds are taken that set nothing within it.
+// Returns the tokens that a template sets before a text; refuses kinds that change the text itself.
 std::vector<std::int32_t> start_in(const TokenizerFields& file) {
   std::vector<std::int32_t> out;
   if (file.find("post_processor") == nullptr) return out;
@@ -113,8 +113,8 @@ class JsonTokenizer : public Tokenizer {
     return normalizer_.prepends_space() || pre_tokenizer_.prepends_space();
   }
 
-  // Reads the added tokens. One that the vocabulary has keeps its number, others follow it. The
-  // file's ids must agree, as `tokenizers` itself goes by this rule alone.
+  // Reads the added tokens. One in the vocabulary keeps its number there; the others follow the
+  // vocabulary. The file's ids must agree, as `tokenizers` itself goes by this rule alone.
   void add_tokens(const TokenizerFields& file) {
     if (file.find("added_tokens") == nullptr) return;
     std::vector<AddedToken> of_raw, of_normalized;

@@ -9,8 +9,8 @@
 
 namespace tracestep {
 
-// Byte-pair encoding by the SentencePiece library, from the bytes of a model file; `origin` names
-// the file in messages. Throws Error{kInput}.
+// Loads byte-pair encoding by the SentencePiece library, from the bytes of a model file; `origin`
+// names the file in messages. Throws Error{kInput}.
 std::unique_ptr<Tokenizer> load_bpe(const std::string& model, const std::string& origin);
 
 // Returns `token`. Throws Error{kInput} if it is not in [0, vocab_size).

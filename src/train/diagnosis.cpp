@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// No weight made from a seed is beyond ±3 (model_store.h).
+// Rates and weights above these are suspected; no weight made from a seed is beyond ±3.
 constexpr double kLargestUsualRate = 0.1;
 constexpr double kLargestUsualWeight = 1000.0;
 
@@ -57,7 +57,7 @@ Weight largest_weight(const Store& store) {
   return out;
 }
 
-// True if AdamW or Muon moves weights too far: by about the rate in a step, or by a fifth of it.
+// True if AdamW or Muon has too high a rate: a step moves weights by about it, or by a fifth of it.
 bool is_fast(const TrainOptions& options, const TrainStep& step) {
   return options.run.optimizer.kind != OptimizerKind::kSgd && step.lr > kLargestUsualRate;
 }

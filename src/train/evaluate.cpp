@@ -27,7 +27,7 @@ RunSpec in_mode(RunSpec run, Mode mode, BatchShape shape) {
   return run;
 }
 
-// Returns the first weight that is not finite.
+// Sets the weights from `options.init` or the seed; returns the first weight that is not finite.
 std::optional<NotFinite> load(Store& store, const EvalOptions& options) {
   if (options.run.model.captured != nullptr) {
     std::optional<SavedTensors> init;
@@ -62,8 +62,8 @@ void unscale(HostTensor& gradient) {
 
 using SetInputs = std::function<void(Executor& executor)>;
 
-// Writes the gradients for these inputs, under the parameters' names; returns the first that is not
-// finite.
+// Writes a file with the gradients for the inputs that `set_inputs` sets, under the parameters'
+// names; returns the first that is not finite.
 std::optional<NotFinite> write_gradients(const RankStores& stores, const EvalOptions& options,
                                          BatchShape shape, const SetInputs& set_inputs) {
   RunSpec run = in_mode(options.run, Mode::kForwardBackward, shape);

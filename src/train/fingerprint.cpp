@@ -54,7 +54,7 @@ Json model_of(const Run& run) {
   return out;
 }
 
-// The optimizer's kind, and numbers that no flag sets but another caller of the library may.
+// The optimizer's kind, and those of its numbers that only callers of the library can set.
 Json optimizer_of(const Run& run) {
   const OptimizerOptions& o = run.options.run.optimizer;
   const LossScaling& scaling = o.loss_scaling;
@@ -62,7 +62,7 @@ Json optimizer_of(const Run& run) {
                      scaling.growth_interval};
 }
 
-// Checkpoints of versions without options for them hold these behind the optimizer's kind.
+// The numbers behind the optimizer's kind in checkpoints of versions without flags for them.
 constexpr const char* kOnceOfOptimizer[] = {"beta1", "beta2", "eps"};
 
 std::string tokens_text(std::int64_t tokens) {
@@ -113,9 +113,9 @@ std::string passes_of(const Run& run) {
   return out.empty() ? "none" : fmt::format("{}", fmt::join(out, "+"));
 }
 
-// The part of the choice that decides the order of sums and where they are rounded; null where the
-// order is that of shards. The norm that clips is added up part by part where ranks hold
-// parts of the gradients.
+// Returns the part of the run's parallelism that decides the order of sums and where they are
+// rounded; null with shards, which fix the order. Where ranks hold parts of the gradients, the norm
+// that clips is added up part by part.
 Json order_of_sums(const Run& run) {
   if (run.options.shards > 0) return {};
   const Parallel& p = run.options.run.parallel;
@@ -195,12 +195,12 @@ std::vector<std::string> names_of_changes() {
   return out;
 }
 
-// The value as printable text: those of a checkpoint may be anything.
+// Returns the value as printable text, because a checkpoint may hold any text.
 std::string text_of(const Json& value) {
   return printable(value.is_string() ? value.as_string() : value.dump());
 }
 
-// Both values as texts; of two lists of the same length only the items that differ.
+// Returns both values as texts; of two lists of the same length only the items that differ.
 std::pair<std::string, std::string> texts_of(const Json& before, const Json& now) {
   const bool are_lists = before.is_array() && now.is_array();
   if (!are_lists || before.items().size() != now.items().size()) {
@@ -228,8 +228,8 @@ Json with_factors_apart(Json saved) {
   return saved;
 }
 
-// The entries of a checkpoint as they are now. With schema tracestep.checkpoint/1 it holds numbers
-// of tokens in the place of the entries of text and validation.
+// Returns a checkpoint's entries in the form that they have now. One of schema
+// tracestep.checkpoint/1 has numbers of tokens in the place of the entries "text" and "validation".
 Json upgraded(const Json& saved, const Json& now) {
   const Json *tokens = saved.find("tokens"), *held_out = saved.find("validation_tokens");
   Json out = with_factors_apart(saved);
@@ -246,7 +246,7 @@ struct Difference {
   Json before, now;
 };
 
-// The entries that differ. `unknown` gets the keys that only `now` has.
+// Returns the entries that differ. `unknown` gets the keys that only `now` has.
 std::vector<Difference> differences_of(const Json& saved, const Json& now,
                                        std::vector<std::string>& unknown) {
   std::vector<Difference> out;

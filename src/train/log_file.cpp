@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
 
-// The step of a line that a log may hold; nullopt for any other text.
+// Returns the step of a line of a log; nullopt for a text that is no such line.
 std::optional<std::int64_t> step_in(std::string_view line) {
   try {
     const Json json = Json::parse(line, "log");
@@ -34,8 +34,8 @@ std::optional<std::int64_t> step_in(std::string_view line) {
               "name another file, or remove this one");
 }
 
-// The lines of an earlier run whose steps will not be trained again, without an incomplete last
-// line.
+// Returns the lines of the log up to `last_step`, without an incomplete last line. Warns if they
+// end at another step; throws for a line that is not of a log.
 std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return "";
@@ -57,7 +57,7 @@ std::string kept_lines(const std::filesystem::path& path, std::int64_t last_step
   return text;
 }
 
-// The file, locked; not open where there is none.
+// Opens the file and locks it; returns a handle that is not open if there is no file.
 FileHandle locked(const std::filesystem::path& path) {
   FileHandle file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
   // Some network file systems have no locks.

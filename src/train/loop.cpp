@@ -99,7 +99,7 @@ void check_shards(const TrainOptions& o) {
   }
 }
 
-// `tokens`, but no more than the model has positions.
+// Returns `tokens`, but at most the number of learned positions of the model.
 std::int64_t longest_text(const ModelConfig& model, std::int64_t tokens) {
   return model.positions == Positions::kLearned ? std::min(tokens, model.max_positions) : tokens;
 }
@@ -148,7 +148,7 @@ TrainOptions without_outputs(TrainOptions options) {
   return options;
 }
 
-// Checks that all processes start with the same weights and states; parts are not compared.
+// Throws unless all processes start with the same weights and states; parts are not compared.
 void check_same_start(const WholeTensors& tensors, Processes& processes) {
   Hash hash;
   for (const LeafKind kind : {LeafKind::kParameter, LeafKind::kConstant, LeafKind::kState}) {
@@ -296,8 +296,8 @@ class Run {
     return is_best;
   }
 
-  // Draws a sample from a copy of the weights, which changes no number of the training. Without
-  // room for one, a process alone goes on without samples; others end, as some may have room.
+  // Samples from a copy of the weights, which changes no number of the training. If there is no
+  // room for it, a process alone goes on without samples; others end, as some may have room.
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};
@@ -318,8 +318,8 @@ class Run {
 
   bool is_alone() const { return processes_of(group_) == nullptr; }
 
-  // True if the state may be saved: an untrained one not with --overwrite, as the first checkpoint
-  // removes those of the earlier run.
+  // True if the state may be saved. With --overwrite an untrained one may not, as the first
+  // checkpoint removes those of the earlier run.
   bool may_save() const { return !options_.overwrite || step_ > 0; }
 
   // Saves the state before this step, unless that would replace an earlier run by one that failed
@@ -338,8 +338,8 @@ class Run {
     return checkpoints_.are_on() && step_ > std::max(checkpoints_.saved_at(), out_.resumed_from);
   }
 
-  // Saves the steps done when a text cannot be read or a log cannot be written: the weights are
-  // then those between two steps. Other processes do not come here.
+  // Saves the trained steps after an error in reading a text or in writing a log: the weights are
+  // then those between two steps. Other processes do not call this.
   void keep_what_is_done(const Error& error) {
     if (error.code() != ErrorCode::kInput && error.code() != ErrorCode::kOutput) return;
     const WholeTensors tensors = trainer_.tensors();

@@ -64,7 +64,7 @@ TensorsToSave pieces_of(const WholeTensors& from, int rank) {
   return out;
 }
 
-// How the shards of this process came out; then, of all of them.
+// How writing the shards of this process went; after agree_on(), of all processes.
 struct Outcome {
   std::vector<FileFacts> facts;  // by rank
   std::optional<NotFinite> not_finite = {};
@@ -76,7 +76,7 @@ RankError of_rank(int rank, const Error& error) {
   return {rank, error.message(), error.hint(), error.code()};
 }
 
-// Writes the shards of this process into open(). Throws nothing: the other ranks must know first.
+// Writes this process's shards into open(). Returns errors, of which other ranks must know first.
 template <class Open>
 Outcome write_own_shards(const Open& open, const WholeTensors& from) {
   Outcome out;
@@ -185,7 +185,7 @@ std::int64_t RunCheckpoints::restore(const WholeTensors& to) {
     // The checkpoint has no loss scale when its run's precision did not scale the loss: the scale
     // then has its initial value.
     const bool is_new = name.starts_with(kLossScale) && !resumed_->state.has(name);
-    // Magnitudes of a step with other products are no use: the first step then finds its own.
+    // Largest magnitudes of a step with other products are not read: the first step finds its own.
     const bool is_other =
         name == kLargestMagnitudes &&
         (!resumed_->state.has(name) || resumed_->state.type(name) != to.type(name));

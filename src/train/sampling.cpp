@@ -24,10 +24,10 @@ void widen(std::span<const std::byte> bytes, std::vector<float>& out) {
   }
 }
 
-// Each lane adds up by itself, so that a compiler can use vector instructions.
+// The number of separate sums, which lets a compiler use vector instructions.
 constexpr std::size_t kLanes = 16;
 
-// True if all are finite: 0 · x is 0 for a finite x, and NaN else.
+// True if all values are finite: 0 · x is 0 for a finite x, and NaN otherwise.
 bool is_finite(std::span<const float> x) {
   std::array<float, kLanes> zeros{};
   std::size_t i = 0;

@@ -27,8 +27,8 @@ HostTensor random_tokens(const RunSpec& spec, std::string_view stream) {
   return out;
 }
 
-// Sets the bounds of documents: kUsualDocuments in a row, or as many as its positions if those are
-// fewer. Each inner bound is drawn, up to a quarter of a mean length off an even division.
+// Sets where documents begin and end: kUsualDocuments in a row, or one per position if those are
+// fewer. Bounds inside a row are random, up to a quarter of the mean length off an even division.
 void set_documents(Executor& executor, const RunSpec& spec) {
   const std::int64_t batch = spec.shape.batch * micro_batches_of(spec),
                      context = spec.shape.context;

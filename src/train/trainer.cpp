@@ -21,8 +21,8 @@
 namespace tracestep {
 namespace {
 
-// The number of skipped steps in a row that counts as many; a scale that is far too high skips a
-// few at the start of a run.
+// The number of skipped steps in a row at which a warning is given; a scale that is far too high
+// skips a few at the start of a run.
 constexpr std::int64_t kManySkips = 10;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -58,8 +58,8 @@ void set_text(Executor& executor, const RunSpec& run, const Batch& batch, std::i
   set_batch_number(executor, run, number);
 }
 
-// Sets the tokens of run `number` of the program, or the example of a captured module that is
-// trained on it alone. `run`: its micro-batches are those of the program.
+// Sets the inputs of run `number` of the program: the tokens of `batch`, or with `on_example` the
+// example of a captured module. `run`: the run, with the micro-batches of the program.
 void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const Batch& batch,
                 std::int64_t number) {
   if (!on_example) return set_text(executor, run, batch, number);
@@ -69,7 +69,7 @@ void set_inputs(Executor& executor, const RunSpec& run, bool on_example, const B
   set_batch_number(executor, run, number);
 }
 
-// Joins the rows of several micro-batches, those of each replica one behind the other.
+// Joins the rows of several micro-batches, so that the rows of each replica follow each other.
 HostTensor joined_rows(std::span<const HostTensor* const> parts, int replicas) {
   Shape shape = parts[0]->shape;
   shape[0] *= std::ssize(parts);
@@ -115,7 +115,7 @@ class Search {
   explicit Search(const Communicator* group)
       : processes_(group == nullptr ? nullptr : group->processes()) {}
 
-  // Looks further, unless a rank has found something already.
+  // Calls `further`, which searches a further part, unless a rank has found something already.
   void look(const std::function<std::optional<NotFinite>()>& further) {
     if (is_over_) return;
     found_ = further();
@@ -274,7 +274,7 @@ std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
   return stores_.executor(options_.run, program);
 }
 
-// The program of the optimizer alone, on the gradient states; with ranks, on the sums of theirs.
+// Returns the optimizer's program alone, on the states of gradients; with ranks, on their sums.
 Program Trainer::update_program() const {
   const Store& store = stores_.first();
   Builder b("update");

@@ -48,7 +48,7 @@ class Trainer {
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
-  // The number of micro-batches in a step, and the size of each over all replicas.
+  // The number of micro-batches in a step (with shards: a replica's); micro_batch(): rows of each.
   std::int64_t rounds() const {
     return options_.shards == 0 ? options_.run.accumulate
                                 : options_.shards / options_.run.parallel.replicas();
@@ -92,8 +92,8 @@ class Trainer {
   Batch take_batch(std::int64_t number);
   void read_ahead(std::int64_t number);
   Batch batch_of_run(std::int64_t number) const;
-  // Reads micro-batch `number`; its losses are divided by the number of targets that count in the
-  // whole step.
+  // Reads micro-batch `number`; its losses are divided by the mean number of targets that count in
+  // a rank's micro-batch of the step.
   Batch read_batch(std::int64_t number) const;
   void warn_of_skips(const TrainStep& step, bool skipped);
 

@@ -24,7 +24,7 @@ const Value& leaf_of(const CapturedModel& model, const std::string& name) {
   return model.program.value(model.program.find_leaf(name));
 }
 
-// Reads the tensor of a leaf; fails if it lacks the type that the module's program says.
+// Reads the tensor of a leaf; fails if it is missing, or not of the type in the module's program.
 HostTensor read_leaf(const SavedTensors& file, const std::string& name, const Type& type) {
   if (!file.has(name)) fail_input(file.path(), "tensor '{}' is missing", name);
   const Type found = file.type(name);
@@ -40,7 +40,7 @@ void load_leaf(const WholeTensors& to, const SavedTensors& file, const CapturedM
   load_tensor(to, name, read_leaf(file, name, leaf_of(model, name).type));
 }
 
-// Refuses tensors that no leaf of the module is called by.
+// Throws for a tensor that is no weight or constant of the module, and no adapter.
 void check_names(const SavedTensors& file, const CapturedModel& model) {
   for (const std::string& name : file.names()) {
     const ValueId id = model.program.find_leaf(name);
@@ -75,7 +75,7 @@ HostTensor drawn_tokens(const CapturedInput& input, const Shape& shape, std::uin
   return out;
 }
 
-// Made-up values: numbers in [-√3, √3), whose variance is 1; zeros of any other type.
+// Returns made-up values: numbers in [-√3, √3), whose variance is 1; zeros of any other type.
 HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64_t seed) {
   if (!is_floating(type.dtype)) return HostTensor::zeros(type.dtype, type.shape);
   HostTensor out = HostTensor::zeros(DType::kF64, type.shape);
@@ -85,13 +85,13 @@ HostTensor made_values(const CapturedInput& input, const Type& type, std::uint64
   return as_dtype(out, type.dtype);
 }
 
-// The shape of the batch of all replicas, if each has rows as the module's program.
+// Returns `shape` with the rows of all replicas, each of which has those of the module's program.
 Shape of_replicas(Shape shape, int replicas) {
   if (!shape.empty()) shape[0] *= replicas;
   return shape;
 }
 
-// The tensor with each replica's rows `times` times, once for each of its micro-batches.
+// Returns the tensor with each replica's rows `times` times, once for each of its micro-batches.
 HostTensor repeated(const HostTensor& value, std::int64_t times, int replicas) {
   if (times == 1) return value;
   Shape shape = value.shape;

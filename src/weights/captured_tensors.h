@@ -48,12 +48,12 @@ std::map<std::string, HostTensor> captured_inputs(const RunSpec& run, const Prog
                                                   const std::filesystem::path& file = {},
                                                   bool draws = false);
 
-// The input on which dropout in batch `number` of a run depends: for each replica its number among
-// the batches of all replicas, and the run's seed. i64 [replicas]. If a step has micro-batches,
-// `number` counts steps, and each replica has a number for each micro-batch.
+// Returns the input that dropout in batch `number` of a run depends on: for each replica, the index
+// of its batch among the batches of all replicas, plus 2^40 times the run's seed. i64 [replicas].
+// If a step has micro-batches, `number` counts steps, and each replica has one for each of them.
 HostTensor batch_numbers(const RunSpec& run, std::int64_t number);
 
-// Sets the inputs for a step without data; tokens are drawn.
+// Sets the inputs of a captured module for a step without data; tokens are drawn from a seed.
 void set_captured_inputs(Executor& executor, const RunSpec& run);
 
 }  // namespace tracestep

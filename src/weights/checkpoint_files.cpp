@@ -40,13 +40,13 @@ std::string replaced_name(std::int64_t step) {
   return std::string(kReplaced) + checkpoint_name(step);
 }
 
-// The step that follows `prefix` in a name; nullopt: the name is no such one.
+// Returns the step whose name follows `prefix`; nullopt: `name` has another form.
 std::optional<std::int64_t> step_after(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   return checkpoint_step(name.substr(prefix.size()));
 }
 
-// Every step with a member named after it in `folder`, newest first, whatever kind of file it is.
+// Returns the steps that names in `folder` stand for, newest first, whatever the files are.
 std::vector<std::int64_t> list_steps(const Directory& folder) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : folder.names()) {
@@ -56,7 +56,7 @@ std::vector<std::int64_t> list_steps(const Directory& folder) {
   return steps;
 }
 
-// The step that a file names; nullopt: none.
+// Returns the step of the checkpoint that a file's text names; nullopt: it names none.
 std::optional<std::int64_t> step_named_in(const InputFile& file) {
   std::string name = file.text(kLongestName);
   if (name.ends_with('\n')) name.pop_back();
@@ -135,7 +135,7 @@ Directory folder_at(const fs::path& path) {
               fmt::format("{} cannot be written: {}", path.string(), reason));
 }
 
-// Opens a folder that was to be made, or fails. `error`: that of making it, if it failed.
+// Opens a folder that should have been made; throws if it cannot. `error`: of making it, if any.
 Directory opened_folder(const fs::path& path, const std::error_code& error) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);

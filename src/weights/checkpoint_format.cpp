@@ -24,12 +24,12 @@ constexpr const char* kMeta = "meta.json";
 constexpr const char* kTokenizerFile = "tokenizer";
 constexpr std::array<const char*, 2> kTensorFiles = {"model.safetensors", "state.safetensors"};
 
-// A limit far above what the sizes and shapes of a run take: a few KiB, and in shards some 200
-// bytes for each tensor.
+// The most bytes of a description, far above what sizes and shapes of a run take: a few KiB, and in
+// shards some 200 bytes for each tensor.
 constexpr std::uint64_t kMostMetaBytes = std::uint64_t{16} << 20;
 constexpr const char* kTensorKinds[] = {"model", "state"};
 
-// The checksum of a schema, of a text and of a file.
+// The checksum functions of a schema of checkpoints, for a text and for a file.
 struct ChecksumOf {
   std::string (*text)(const std::string&);
   std::string (*file)(const InputFile&);
@@ -62,8 +62,8 @@ FileFacts facts_of(const Directory& folder, const std::string& name) {
   return {static_cast<std::int64_t>(file.size()), kXxh3.file(file)};
 }
 
-// Writes the tensors to a file; nullopt: it is there. At the first tensor that is not finite it
-// stops and returns that one.
+// Writes the tensors to a file and returns nullopt. At the first tensor that is not finite, stops,
+// writes no file and returns that tensor.
 std::optional<NotFinite> write_tensors(const Directory& folder, const std::string& name,
                                        const TensorsToSave& tensors) {
   SafetensorsOutput file(folder, name, tensors.types);
@@ -95,8 +95,8 @@ Json table_document(const SavedTensors::Table& table) {
   return Json(std::move(out));
 }
 
-// Writes the last files of a checkpoint: the tokenizer, and the description, which ends with what
-// `run` adds to `document`.
+// Writes the last files of a checkpoint: the tokenizer, and the description, which is `document`
+// with entries for `run` and a checksum.
 void write_run(const Directory& folder, Json document, const CheckpointRun& run) {
   if (!run.tokenizer.empty()) {
     const char* name = tokenizer_name(run.tokenizer);
@@ -108,7 +108,7 @@ void write_run(const Directory& folder, Json document, const CheckpointRun& run)
   write_file(folder, kMeta, document.dump(2) + "\n");
 }
 
-// The description of a checkpoint that is read.
+// The parsed description of a checkpoint, and how to verify the files that it names.
 struct Description {
   Json document;
   const ChecksumOf* checksum_of = nullptr;
@@ -116,7 +116,7 @@ struct Description {
   bool has_shards = false;
 };
 
-// Verifies the checksum of the description, but not the files that it names.
+// Reads the description and verifies its checksum, but not the files that it names.
 Description read_description(const Directory& folder, std::int64_t step) {
   const InputFile file = folder.open_input(kMeta, "checkpoint"_field);
   Description out;

@@ -11,8 +11,8 @@
 
 namespace tracestep {
 
-// Four lanes of 8 bytes each: every word is mixed in by an exclusive or and a multiplication by an
-// odd constant.
+// Mixes words of 8 bytes into four lanes in turn, each by an exclusive or and a multiplication by
+// an odd constant.
 class Checksum1 {
  public:
   // Adds the next bytes; every part but the last must be a multiple of 32 bytes.

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kWhere = "export";
 constexpr const char* kConfig = "config.json";
 
-// Files that are copied from the origin if it has them.
+// Files that are copied from the origin if it has them: beside the model, and of the tokenizer.
 constexpr const char* kBeside[] = {"generation_config.json"};
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTokenizerFiles[] = {
@@ -93,7 +93,7 @@ Json llama_document(const ModelConfig& m, DType dtype) {
   return out;
 }
 
-// The config.json of a multimodal model's text part as the model that it is alone.
+// Returns the config.json of a multimodal model's text part as that of a model of its own.
 Json alone_document(const Json& given, const ReadModel& read) {
   constexpr const char* kOfTheWhole[] = {"vision_", "image_", "video_", "rope_", "architectures"};
   Json out = Json::object();
@@ -130,7 +130,7 @@ struct Config {
   std::string family, text;
 };
 
-// The origin's config.json for this model. `dtype`: of its weights; nullopt: as the origin says.
+// Returns the origin's config.json for this model. `dtype`: of the weights; nullopt: the origin's.
 Config config_of_origin(const FamilyExport& what, std::optional<DType> dtype) {
   const fs::path path = what.origin / kConfig;
   if (!is_model_folder(what.origin)) InputFile(path, kWhere);  // fails, and says why
@@ -168,7 +168,7 @@ Config config_of_llama(const FamilyExport& what, DType dtype) {
 
 // --- the weights --------------------------------------------------------------------------------
 
-// A tensor of the family, and ours that it has.
+// A tensor in the family's files: its type, and our tensors that are parts of it.
 struct Target {
   Type type;
   std::vector<std::pair<std::string, FamilyTensor>> parts;
@@ -198,7 +198,7 @@ HostTensor whole_of(const Target& target, const TensorsToSave& tensors) {
   return out;
 }
 
-// Divides the tensors among files.
+// Divides tensors among files of at most `most_bytes`; a larger tensor has a file of its own.
 std::vector<TensorTypes> divided(const Targets& targets, std::int64_t most_bytes) {
   std::vector<TensorTypes> out(1);
   std::int64_t bytes = 0;

@@ -40,7 +40,7 @@ WeightIndex read_index(const fs::path& path) {
   return parse_weight_index(read_text_file(path, kWhere, kMostIndexBytes), path.string());
 }
 
-// The files of a folder, and which of them has a tensor.
+// The weight files of a folder, and for each tensor the index of the file that has it.
 struct Files {
   std::vector<SafetensorsFile> all;
   std::map<std::string, std::size_t, std::less<>> by_tensor;
@@ -77,8 +77,8 @@ Files open_files(const fs::path& folder) {
 
 // --- their names --------------------------------------------------------------------------------
 
-// How files spell the family's names: a model without its head has no stem before them, one that is
-// part of a multimodal model another.
+// Spells the family's names as the files do. Files of a model without head leave out the stem,
+// those of a part of a multimodal model have another one in its place.
 struct Spelling {
   std::string_view stem;     // the family's
   std::string instead = {};  // in the files
@@ -105,7 +105,7 @@ bool is_head(std::string_view name) {
   return name.ends_with(kLmHead) || name.ends_with(kEmbedOut);
 }
 
-// Skips the head of a tied model, checked before, and all but the text part of a multimodal one.
+// True for tensors to skip: a tied model's head, and all but the text part of a multimodal model.
 bool is_left_out(std::string_view name, const ReadModel& model, const Spelling& spelled) {
   if (model.config.is_tied && is_head(name)) return true;
   const bool is_text = name.starts_with(spelled.instead) || name.ends_with(kLmHead);

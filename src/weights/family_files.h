@@ -33,12 +33,12 @@ std::vector<std::filesystem::path> family_weight_files(const std::filesystem::pa
 bool has_own_head(const ReadModel& model);
 std::string own_head_note(const std::filesystem::path& folder);
 
-// Opens them: their tensors under our names, in our order of rows, read when they are asked for.
-// Other contents of a file are left out: buffers of rotation and masks that say the same
-// as the config, the head of a model that is tied, if it is the embedding (else the model is
-// untied, which a line says), and in a file of a multimodal model all but its text part.
-// Error{kInput}, one for all of them, for tensors that are missing, unknown, of another shape than
-// by config.json or buffers that say something else; for a config.json that is not wholly known.
+// Opens a model's weights: tensors have our names and our order of rows, and are read when they are
+// asked for. Other contents of the files are left out: buffers of rotation and masks that agree
+// with the config, the head of a tied model if it equals the embedding (else the model is untied,
+// which a line says), and all but the text part of a multimodal model. Throws one Error{kInput} for
+// all tensors that are missing, unknown or of another shape than by config.json, and for all
+// buffers that contradict it; also for a config.json that is not wholly known.
 // **Memory** of the host: one tensor.
 SavedTensors open_family_weights(const std::filesystem::path& folder);
 
@@ -48,8 +48,8 @@ std::string hash_of_family_weights(const std::filesystem::path& folder);
 // The shapes of all parameters of a model, by name.
 std::map<std::string, Shape> parameter_shapes(const ModelConfig& config);
 
-// Copies rows between a tensor of ours and the family's one. `theirs` begins at its row `begin` (0
-// if it is transposed). `ours`: the shape of our tensor; `size`: the bytes of an element.
+// Copies rows between a tensor of ours and the family's one, of which `theirs` has the rows from
+// `begin` on (0 if it is transposed). `shape`: of our tensor; `size`: the bytes of an element.
 enum class Rows { kToOurs, kToTheirs };
 void copy_rows(Rows direction, const FamilyTensor& place, const Shape& shape, std::size_t size,
                std::span<std::byte> ours, std::span<std::byte> theirs, std::int64_t begin = 0);

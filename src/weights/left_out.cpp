@@ -47,7 +47,7 @@ std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
 static_assert(static_cast<int>(RopeScalingKind::kLongRope) ==
               static_cast<int>(ops::RopeScale::kLongRope));
 
-// The error that a stored number may have: narrow types are rounded, wide ones were float32.
+// Returns the relative error of a stored number by rounding: to bf16, to fp16, or to float32.
 double tolerance_of(DType dtype) {
   if (dtype == DType::kBF16) return 1.0 / 128;
   return dtype == DType::kF16 ? 1.0 / 512 : 1e-5;
@@ -79,7 +79,7 @@ std::string fault_of_frequencies(const HostTensor& tensor, const ModelConfig& c)
       all.back().of(static_cast<double>(at)));
 }
 
-// Says why it is no mask of queries and keys, its last two dimensions; empty: it is one.
+// Says why the tensor is no causal mask, [.., query, key]; empty: it is one.
 std::string fault_of_mask(const HostTensor& mask) {
   const Shape& shape = mask.shape;
   if (shape.rank() < 2 || shape.back(0) != shape.back(1)) {
@@ -100,7 +100,7 @@ std::string fault_of_mask(const HostTensor& mask) {
   return "";
 }
 
-// Checks the value that replaces hidden scores: it has to be far below all others.
+// Says why the tensor cannot replace hidden scores: it is not far below all others; empty: it can.
 std::string fault_of_masked_bias(const HostTensor& tensor) {
   constexpr double kHidden = -9000.0;
   for (const double x : numbers_of(tensor)) {

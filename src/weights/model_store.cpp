@@ -33,7 +33,7 @@ namespace {
 
 constexpr double kTruncation = 3.0;  // in σ
 
-// How a tensor is initialised, by its name and shape.
+// The initial values of a tensor: `constant`, or random ones of mean 0 and deviation `sigma`.
 struct Initial {
   double constant = 0.0;
   double sigma = 0.0;  // 0: all values are the constant
@@ -42,8 +42,8 @@ struct Initial {
 constexpr std::string_view kEmbeddingTable = "token_embeddings.weight",
                            kHeadWeight = "lm_head.weight";
 
-// How a parameter is initialized. A tied embedding has small values, as it is the head as well. Of
-// adapters A has the variance of PEFT's, 1/(3·in), and B is zero.
+// Returns how a parameter is initialised. A tied embedding has small values, as it is the head as
+// well. Of adapters A has the variance of PEFT's, 1/(3·in), and B is zero.
 Initial initial_of(std::string_view name, const Shape& shape, bool is_tied) {
   if (name.ends_with(kAdapterB)) return {};
   if (name.ends_with(kAdapterA)) {
@@ -89,7 +89,7 @@ void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
   }
 }
 
-// Uniform values with the variance of the initial ones, four from one draw.
+// Describes uniform values with the variance of `initial`, of which a random draw gives four.
 UniformValues uniform_like(const Initial& initial, std::uint64_t seed, std::string_view name) {
   return {seed, stream_hash(name), initial.sigma * std::sqrt(12.0) * 0x1p-32};
 }
@@ -152,7 +152,7 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 namespace {
 
-// Magnitudes or scales of codes as this model has them; nullopt: they have that shape, or no such.
+// Returns NF4 magnitudes or scales in the model's shape; nullopt: they have it, or are neither.
 std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
                                             const TensorView& value) {
   const Type type = to.type(name);
@@ -234,7 +234,7 @@ void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,
   }
 }
 
-// Fills a parameter and its narrow copy in the memory of a device that can do so.
+// Fills a parameter and its narrow copy in the memory of a device; false if the device cannot.
 bool fill_on(ValueFiller& filler, const Store& store, const std::string& name,
              const Initial& initial, std::uint64_t seed) {
   if (initial.sigma <= 0.0) return false;
@@ -291,8 +291,8 @@ void initialize_for_timing(Store& store, std::uint64_t seed) {
 
 namespace {
 
-// `from` with so many rows: the last ones are left out, or each new one is the mean of those there
-// are, as transformers resizes embeddings (resize_token_embeddings), but for its noise.
+// Returns `from` with `rows` rows: the last ones are left out, or each new one is the mean of the
+// old ones, as transformers resizes embeddings (resize_token_embeddings), but without its noise.
 HostTensor with_rows(const HostTensor& from, std::int64_t rows) {
   Type type{DType::kF32, from.shape};
   type.shape[0] = rows;

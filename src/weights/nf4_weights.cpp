@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The index of the nearest of sorted values; between two, the smaller.
+// Returns the index of the sorted value that is nearest to `x`; between two, of the smaller.
 template <std::size_t N>
 std::uint8_t nearest(const std::array<float, N>& values, float x) {
   const auto above = std::ranges::lower_bound(values, x);
@@ -107,7 +107,7 @@ Nf4Weights to_nf4(const TensorView& weight) {
 
 namespace {
 
-// The number of blocks that share a scale, by the number of scales.
+// Returns the number of blocks that share a scale, from the numbers of scales and blocks.
 std::int64_t group_of(std::int64_t scales, std::int64_t blocks) {
   return scales == ceil_div(blocks, kNf4Group) ? kNf4Group
                                                : blocks / std::max<std::int64_t>(scales, 1);

@@ -36,9 +36,9 @@ bool is_part_of_nf4(std::string_view name);
 // The weight to which the tensor `name` (codes, magnitudes, scales or offset) belongs; empty: none.
 std::string_view weight_of_part(std::string_view name);
 
-// Gives magnitudes or scales the shape `to`: with rows, and a scale for fewer blocks, if ranks
-// divide the weight (passes/keep_nf4.cpp). `blocks`: the number of blocks of the weight. nullopt:
-// `part` does not belong to such a weight.
+// Returns magnitudes or scales in the shape `to`, which has rows, and a scale for fewer blocks, if
+// ranks divide the weight (passes/keep_nf4.cpp). `blocks`: the number of blocks of the weight.
+// nullopt: `part` does not belong to such a weight.
 std::optional<HostTensor> with_shape(const HostTensor& part, const Shape& to, std::int64_t blocks);
 
 }  // namespace tracestep

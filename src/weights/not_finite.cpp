@@ -16,8 +16,8 @@ struct Tally {
   std::int64_t infinite = 0, nan = 0;
 };
 
-// Tests a bit pattern, at any alignment: a number with all exponent bits set is an infinity, or a
-// NaN if mantissa bits are set too.
+// Counts infinities and NaN by their bits, at any alignment: a number with all exponent bits set is
+// an infinity, or a NaN if mantissa bits are set too. `infinity`: the bits of one.
 template <std::unsigned_integral Bits>
 Tally tally(std::span<const std::byte> bytes, Bits infinity) {
   constexpr Bits kMagnitude = static_cast<Bits>(~Bits{0}) >> 1;
@@ -48,7 +48,7 @@ std::string place_of(const Node& node) {
   return fmt::format("the result of {}{} ({})", node.op->name, path, name_of(origin.phase));
 }
 
-// Checks the results of one node after the other.
+// Searches the results of one node after the other for the first that is not finite.
 class Search {
  public:
   explicit Search(const Executor& executor) : executor_(executor) {}

@@ -24,7 +24,7 @@ namespace {
 
 constexpr const char* kExport = "export";
 constexpr std::string_view kTheirs = "base_model.model.", kWeight = ".weight";
-// The head that is the embedding as well, of which PEFT has a second copy.
+// PEFT's name of the head, under which it saves the embedding a second time if the two are tied.
 constexpr const char* kTiedHead = "base_model.model.lm_head.weight";
 
 std::string_view which_of(std::string_view adapter) {
@@ -34,7 +34,7 @@ std::string_view product_of(std::string_view adapter) {
   return adapter.substr(0, adapter.size() - kAdapterA.size());
 }
 
-// The model_type by whose names the model's files are read and written.
+// Returns the model_type of the family whose names the model's files use.
 std::string family_of(const ModelConfig& model, const fs::path& base) {
   const bool is_given = !base.empty() && is_model_folder(base);
   const auto file = is_given ? known_model_at(base) : model.file;
@@ -43,7 +43,7 @@ std::string family_of(const ModelConfig& model, const fs::path& base) {
   return known != nullptr ? std::string(known->family) : "llama";
 }
 
-// The places of weights in the family's files, by our names.
+// Finds the places of a model's weights in its family's files, by our names.
 class Places {
  public:
   Places(const ModelConfig& model, const std::string& family)
@@ -102,7 +102,7 @@ class Places {
     return out;
   }
 
-  // The matrix of an adapter with the rows of B in the order of `direction`, as the weight's are.
+  // Returns an adapter's matrix; for B, its rows are reordered by `direction`, as the weight's are.
   HostTensor moved(Rows direction, std::string_view adapter, const HostTensor& from) const {
     FamilyTensor place = of(product_of(adapter));
     if (which_of(adapter) == kAdapterA || place.turned == 0) return from;
@@ -135,8 +135,8 @@ std::string last_name(std::string_view path) {
   return std::string(path.substr(path.rfind('.') + 1));
 }
 
-// The targets by which PEFT takes the adapted modules alone: their last names if no other module
-// ends with one, else their whole names.
+// Returns the targets by which PEFT adapts exactly the modules in `adapted`: their last names if no
+// other module ends with one of these, else their whole names.
 std::vector<std::string> targets_for(const std::set<std::string>& adapted,
                                      const std::vector<std::string>& modules) {
   std::set<std::string> names;
@@ -148,8 +148,8 @@ std::vector<std::string> targets_for(const std::set<std::string>& adapted,
   return {out.begin(), out.end()};
 }
 
-// True for what PEFT saves of a resized base a second time: embeddings and head under the names
-// that they have within the module that it saves whole, and the head that is the embeddings.
+// True for a tensor that PEFT saves a second time for a resized base: embeddings and head under
+// their names within the module that it saves whole, and the head that is the embedding.
 bool is_copy(std::string name, const std::set<std::string>& known, bool is_tied) {
   for (const std::string_view inner : {".modules_to_save", ".original_module"}) {
     const std::size_t at = name.find(inner);
@@ -239,7 +239,7 @@ Adapters adapters_of(const SavedTensors& from) {
   const bool has_any = std::ranges::any_of(from.names(), is_adapter);
   if (!has_any) return {};
   if (found == from.metadata().end()) fail_input(where, "it does not say what its adapters are");
-  // The folder that they began from may be gone: they are here.
+  // Leaves out the folder that the adapters began from: it may be gone, and the adapters are here.
   const std::string text = found->second.substr(0, found->second.find(",from="));
   try {
     return parse_adapters(where, text);

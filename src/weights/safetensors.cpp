@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Also the writer's order: the format sorts by this rank, descending.
+// The dtypes with the format's names; files store tensors by their order here, the last one first.
 constexpr std::array<std::pair<DType, std::string_view>, 10> kNames = {{
     {DType::kBool, "BOOL"},
     {DType::kU8, "U8"},

@@ -5,8 +5,8 @@
 namespace tracestep {
 namespace {
 
-// Where the rows of a block lie: `count` of them, of `bytes` each, and in the whole tensor one of
-// every block in turn. None of an empty tensor, whatever its other sizes.
+// Where the rows of a block lie: `count` rows of `bytes` each; in the whole tensor, rows of all
+// `blocks` blocks follow each other in turn. A block of an empty tensor has no rows.
 struct Rows {
   std::size_t count = 1, bytes = 0, blocks = 1;
 

@@ -29,12 +29,12 @@ struct DividedTensor {
 int block_count(const DividedTensor& tensor, const Parallel& choice);
 Type block_type(const DividedTensor& tensor, const Parallel& choice);
 
-// The elements of its block that `rank` saves. Empty if another rank saves the same ones: every
-// element of the whole tensor is in exactly one piece.
+// Returns which elements of its block `rank` saves. Empty if another rank saves the same ones:
+// every element of the whole tensor is in exactly one piece.
 OwnPart piece_of(const DividedTensor& tensor, const Parallel& choice, int rank);
 
-// Block `index` of a whole tensor (0 for the first rank of a replica), and the whole tensor from
-// its blocks.
+// The first returns block `index` of a whole tensor (0: of the first rank of a replica); the second
+// copies such a block to its place in the whole tensor.
 HostTensor block_of(const TensorView& whole, const DividedTensor& tensor, const Parallel& choice,
                     int index);
 void put_block(HostTensor& whole, std::span<const std::byte> block, const DividedTensor& tensor,

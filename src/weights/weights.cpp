@@ -16,7 +16,7 @@ std::string shown(const Tokenizer& tokenizer) {
   return fmt::format("{} of {} entries", tokenizer.name(), tokenizer.vocab_size());
 }
 
-// The content of the tokenizer's file; nullopt: there is none.
+// Returns the content of the weights' tokenizer file; nullopt: there is none.
 std::optional<std::string> saved_file(const Weights& weights) {
   if (weights.tokenizer_file) {
     return weights.tokenizer_file->empty() ? std::nullopt : weights.tokenizer_file;

@@ -44,7 +44,7 @@ class WholeTensors {
   bool computes() const { return first().device().computes(); }
   // The type of the whole tensor.
   Type type(std::string_view name) const;
-  // How the ranks divide it.
+  // Returns how the ranks divide a tensor.
   DividedTensor divided(std::string_view name) const { return held(name).tensor; }
   const Parallel& choice() const { return choice_; }
   // The first rank of this process, and the number of ranks in it.
