@@ -58,8 +58,8 @@ class Driver {
                                                  const RoundLimits& limits,
                                                  const MeasureOne& measure_one,
                                                  bool is_apart = false);
-  // A value that is measured once and stored beside the cells: read if it is known, else made by
-  // make().
+  // Returns a value that is measured once and stored beside the cells: read if it is known, else
+  // made by make().
   template <class Value, class Make>
   Value besides(const std::string& stage, const Json& cell, const Make& make);
 
@@ -77,7 +77,7 @@ class Driver {
   std::function<void(const std::string& label, int round)> on_visit = {};
 
  protected:
-  // The row with this key; nullptr: it was not measured yet.
+  // Returns the stored row with this key; nullptr: it was not measured yet.
   virtual const Json* row(const Json&) const { return nullptr; }
   virtual bool keeps_rows() const { return false; }
   virtual void keep(const Json& /*key*/, Json /*row*/) {}

@@ -18,8 +18,8 @@
 
 namespace tracestep {
 
-// Pauses an executor in front of each of these nodes' first kernel, for the lifetime of this
-// object: waits until the device is idle, then calls `act` with the node's index in the list.
+// Makes an executor pause in front of the first kernel of each of `nodes`, for the lifetime of this
+// object: it waits until the device is idle, then calls `act` with the node's index in the list.
 // Entries that are kNoNode are skipped.
 class PauseClock {
  public:
@@ -89,9 +89,9 @@ struct PartsProgram {
 // Finds where the parts of a finished program begin.
 PartsProgram parts_of(Program program);
 
-// Bytes alive before `node` allocates anything, by the buffer plan.
+// Returns the bytes that are alive before `node` allocates anything, by the buffer plan.
 std::int64_t live_bytes_before(const Program& program, NodeId node);
-// The predicted bytes of a program; with an arena, those of the arena and of the leaves.
+// A program's predicted bytes before backward and at the peak; with an arena, it and the leaves.
 struct PartsBytes {
   std::int64_t before_backward = 0, peak = 0;
 };

@@ -19,17 +19,17 @@ namespace tracestep {
 // Samples in a list for each process.
 using ProcessSamples = std::vector<std::vector<double>>;
 
-// Cuts `samples` into lists of these lengths; all are of one process when there are no counts.
-// Empty when the counts are not positive or do not add up to the samples.
+// Cuts `samples` into a list for each process, as long as `counts` says; without counts all are of
+// one process. Empty when the counts are not positive or do not add up to the samples.
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
-// The median of each process.
+// Returns the median of each process.
 std::vector<double> process_medians(const ProcessSamples& processes);
 
-// The column with the counts of a column of samples: "samples_ms" has "process_samples",
+// Names the column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// The column with how many samples each visit of a round took, all in one process: "visit_samples".
-// A comparison must not treat visits as processes, which differ by more.
+// Names the column that says how many samples each visit of a round took, all in one process:
+// "visit_samples". A comparison must not treat visits as processes, which differ by more.
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);

@@ -11,7 +11,7 @@ namespace tracestep {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// Beyond these sizes the error of the normal approximation is negligible.
+// The largest sizes for exact probabilities; beyond, the normal approximation has no visible error.
 constexpr std::size_t kExactBinomial = 1000;
 constexpr std::size_t kExactPairs = 400;
 constexpr std::size_t kExactDifferences = 200;
@@ -22,7 +22,7 @@ std::vector<double> sorted(std::span<const double> samples) {
   return out;
 }
 
-// Where a quantile lies: beyond the order statistic `below`, by a share of the step to the next.
+// The place of a quantile: behind the order statistic `below`, by a share of the step to the next.
 struct Position {
   std::size_t below;
   double share;

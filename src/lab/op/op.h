@@ -41,14 +41,14 @@ double visit_weight(const OpSpec& spec);
 // Throws Error{kUsage} naming "op", "shape" or the op: for text that is no call, for a view (it
 // launches nothing), for a collective, and for operands that the op does not accept.
 void check_op(const OpSpec& spec);
-// The program after all passes. Without a gradient rule the op has only a forward part.
+// Returns the program after all passes; an op without a gradient rule has only a forward part.
 PartsProgram op_program(const OpSpec& spec, const Device& device);
 
 struct OpResult : PartsResult {
   OpSpec spec;
 };
 OpResult visit(const DeviceFactory& make_device, const OpSpec& spec, const StopSignal* stop);
-// The times of forward; empty if the cell failed.
+// Returns the times of forward; empty if the cell failed.
 std::vector<double> beside_samples(const OpResult& result);
 
 // The FLOPs and bytes of a part's kernels and their least times. A kernel takes at least the time
