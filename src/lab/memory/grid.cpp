@@ -51,7 +51,7 @@ Json largest_json(const MemoryRun& run) {
   return out;
 }
 
-// Bytes of a tensor of the residual stream, as the program has it: the embedding's result.
+// Returns the bytes of a tensor of the residual stream in the program: the embedding's result.
 std::int64_t residual_bytes(const Program& program) {
   for (const Node& node : program.nodes) {
     if (node.origin().path == scope::kEmbedding && node.origin().phase == Phase::kForward &&
@@ -62,7 +62,7 @@ std::int64_t residual_bytes(const Program& program) {
   return 0;
 }
 
-// The bytes saved for backward, but for narrow copies of weights, which have their own column.
+// Returns the bytes saved for backward, without narrow copies of weights, which have a column.
 std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Saved& saved : saved_for_backward(program)) {

@@ -116,8 +116,8 @@ void add_program(MemoryRun& run, const DeviceTraits& traits);
 // predicted peak is the least one that was found, and it has no program.
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);
 
-// A sentence for each block or buffer without a partner, or with a size or lifetime other than
-// predicted. Empty when the prediction is exact for every buffer.
+// Returns a sentence for each block or buffer without a partner, or with a size or lifetime other
+// than predicted. Empty when the prediction is exact for every buffer.
 std::vector<std::string> surprises(const MemoryRun& run);
 
 }  // namespace tracestep

@@ -92,23 +92,23 @@ Table gradient_slope_table(const MemoryCell& cell);
 
 // A table of the work that backward repeats, and the bytes kept for that; no row if there is none.
 Table recompute_table(const MemoryCell& cell);
-// Bytes that are kept only as inputs of recomputed nodes, without weights and inputs of the step.
+// Returns the bytes kept only as inputs of recomputed nodes, without weights and the step's inputs.
 std::int64_t held_for_recompute(const Program& program);
 
-// The cell of the grid that differs only by being in fp32; nullptr: the grid has none.
+// Returns the cell that differs from `of` only by being in fp32; nullptr: the grid has none.
 const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of);
 
-// The closed forms of docs/memory.md evaluated for a cell, beside the program's and the measured
+// Evaluates the closed forms of docs/memory.md for a cell, beside the program's and the measured
 // bytes. Rows: quantities; columns: formula, formula with numbers, bytes by the formula, by the
 // program and measured, and the difference in percent. Formulas that hold for a single number
 // format are left out under autocast.
 Table formula_table(const MemoryCell& cell);
 
-// The elements that one layer saves for backward, and the bytes that are saved once outside the
-// layers.
+// Return the elements that one layer saves for backward, and the bytes that are saved once outside
+// the layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
-// How many elements the course's PyTorch code saves of a layer, with `scores` tensors of B·H·T².
+// Returns the elements that the course's PyTorch code saves of a layer; `scores`: tensors of BHT².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 
 }  // namespace tracestep

@@ -30,7 +30,7 @@ CategoryTotals predicted_totals(const MemoryRun& run);
 // Adds up the bytes by the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);
 
-// Indices of the largest buffers of the whole step; of equal ones the earliest.
+// Returns the indices of the largest buffers of the whole step; of equal ones the earliest.
 std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count);
 
 // Says a category in words: "optimizer state".

@@ -21,7 +21,7 @@ using Words = std::set<std::string, std::less<>>;
 constexpr int kHostDevices = 8;  // on the PCIe slots of one host
 constexpr std::string_view kLaptop = "laptop", kSxm = "SXM";
 
-// The letters and digits of a text alone, in lower case.
+// Returns only the letters and digits of a text, in lower case.
 std::string squeezed(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -24,7 +24,7 @@ struct CheckedCell {
   double error_percent() const { return 100.0 * (predicted_ms / measured_ms - 1.0); }
 };
 
-// A line of the history file, without the line break.
+// Returns a line of the history file, without the line break.
 std::string line_of(const CheckedCell& cell);
 struct History {
   std::vector<CheckedCell> cells;

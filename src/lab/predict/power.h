@@ -20,7 +20,7 @@ struct EnergyTick {
   std::int64_t ns = 0;
   double joules = 0;
 };
-// The mean power from the first to the last change; nullopt: they are too close together to say.
+// Returns the mean power from the first to the last change; nullopt: they are too close to say.
 std::optional<double> watts_between(const std::vector<EnergyTick>& ticks);
 
 // Reads the energy counter of a device while the device works, until this object is destroyed.

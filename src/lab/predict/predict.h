@@ -14,7 +14,7 @@ namespace tracestep {
 
 class BudgetNotMet;  // passes/recompute_budget.h
 
-// What a prediction uses.
+// What a prediction uses besides the run.
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
@@ -53,19 +53,19 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
-// The factor that predict_program() applies to the model's time; it depends on the run alone.
+// Returns the factor that predict_program() applies to the model's time, from the run alone.
 double correction_factor(const RunSpec& run, const Predictor& predictor);
 
 // The devices of a run in words: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)";
 // empty: this device.
 std::string where_of(const RunSpec& run, const DevicePeaks* sheet);
-// Tokens per second that all ranks together train on, or read without backward; 0: there is no
-// time.
+// Returns the tokens per second that all ranks together train on, or read without backward; 0:
+// there is no time.
 double tokens_per_s(const Prediction& prediction);
-// Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for
-// each pass: forward's 2 FLOPs for each weight and token and those of attention over all scores,
-// thrice with backward (Chowdhery et al., "PaLM", 2022, appendix B). HFU counts what the program
-// computes: recomputation too, and not what a kernel of attention leaves out.
+// Shares of `peak_tflops`, in percent; 0: not known. mfu_percent() counts the products of the model
+// once for each pass: forward's 2 FLOPs for each weight and token and those of attention over all
+// scores, thrice with backward (Chowdhery et al., "PaLM", 2022, appendix B). hfu_percent() counts
+// what the program computes, with recomputation and without what kernels of attention leave out.
 double mfu_percent(const Prediction& prediction);
 double hfu_percent(const Prediction& prediction);
 

@@ -31,7 +31,7 @@ struct KnownDevice {
   std::vector<CheckedCell> history;
 };
 // Reads calibration and history, and warns of lines left out. `identity`: see parse_calibration().
-// Errors: kInput when there is no calibration (it says how to make one), or a file is not usable.
+// Throws Error{kInput} if there is no calibration (it says how to make one), or a file is unusable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
 // A calibration file that is about to be written. The constructor creates the folder, and throws

@@ -67,10 +67,10 @@ class TimeModel {
   bool is_measured() const { return !date_utc().empty(); }
 };
 
-// A model from a calibration: rates of every kernel that it has, fitted to the kernel's launches;
-// for other kernels, the rates of their class; for products on a GPU, measured times by size. The
-// band is the error on the held-out steps, of which nine of ten lie within it. Kernels that were
-// not measured may take half or twice as long, which widens the band by their share.
+// Makes a model from a calibration: rates of every kernel that it has, fitted to the kernel's
+// launches; for other kernels, the rates of their class; for products on a GPU, measured times by
+// size. The band is the error on the held-out steps, of which nine of ten lie within it. Kernels
+// that were not measured may take half or twice as long, which widens the band by their share.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
 
 }  // namespace tracestep
