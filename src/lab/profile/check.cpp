@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Matrix products: those at the model paths of weights, and those of attention.
+// Counts of matrix products: of those at the model paths of weights, and of those in attention.
 struct Products {
   std::int64_t weights = 0, attention = 0;
 };

@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// The ratio a / b, or 0 if b is 0.
+// Returns the ratio a / b, or 0 if b is 0.
 inline double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
@@ -27,8 +27,8 @@ struct ProfiledCell {
 
 // Names a cell: "small context 128 step fp32 fused".
 std::string label_of(const Profile& profile);
-// The part of the plain steps' span in which no kernel runs; nullopt: the kernel times exceed the
-// span.
+// Returns the part of the plain steps' span in which no kernel runs; nullopt: the kernel times
+// exceed the span.
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
 LeftOfSpan left_of_span(const ProfiledCell& cell);
 

@@ -31,7 +31,7 @@ std::string real(double value, int digits) {
   return fmt::format("{} {:.{}f}", value > 0 ? '<' : '>', value > 0 ? least : -least, digits);
 }
 
-// Makes it one line without bytes that move a terminal's cursor; kernel names come from outside.
+// Makes a text one line without bytes that move a terminal's cursor, which kernels' names may have.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\n' || c == '\t'; }, ' ');

@@ -111,7 +111,7 @@ class Evidence {
 // Lists row numbers: "1,4-6", runs of three and more as a range.
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
                          std::string_view to = "-");
-// The formula of a column over several rows of one table: "kinds[1,4-6].ms".
+// Returns the formula of a column over several rows of one table: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
 
 // True if a cell of the table's row is in the formula.
@@ -119,7 +119,7 @@ bool formula_has_row(std::string_view formula, const std::string& table, std::si
 
 // Compares two text cells of one column alphabetically, as the relation "a = b" or "a < b".
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
-// The sum, most and least of a column over rows of one table; `rows` has at least one.
+// Return the sum, most and least of a column over rows of one table; `rows` has at least one.
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column);

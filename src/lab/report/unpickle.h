@@ -19,9 +19,9 @@ class PickleValue;
 // cannot leak.
 class Pickle {
  public:
-  // Reads `bytes`, fewer than 2^31, which must outlive the object. Errors: kInput naming `where`
-  // and the byte: a truncated file, an opcode that makes objects, values that need more than 3
-  // times its size in memory.
+  // Reads `bytes`, fewer than 2^31, which must outlive the object. Throws Error{kInput} naming
+  // `where` and the byte: for a truncated file, an opcode that makes objects, values that need more
+  // than 3 times its size in memory.
   Pickle(std::string_view bytes, const std::string& where);
 
   PickleValue root() const;
