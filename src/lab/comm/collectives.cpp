@@ -121,7 +121,7 @@ void check(const CollectiveSpec& spec) {
   }
 }
 
-// The statistic `of` the samples; null if the row was not timed.
+// Returns the statistic `of` the samples; null if the row was not timed.
 template <class F>
 Json if_timed(const CollectiveTimes& t, const F& of) {
   return t.samples_ms.empty() ? Json() : finite_or_null(of(t.samples_ms));

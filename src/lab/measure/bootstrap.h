@@ -32,11 +32,11 @@ class MedianResampler {
   std::uint64_t index_ = 0;  // draws so far
 };
 
-// An interval for median(b) / median(a): the middle `confidence` of `resamples` pairs of resampled
-// lists. The same lists, seed and count give the same interval on every machine. NaN, with coverage
-// 0, when a list has fewer than six samples (too few to show the variation) or a median is not
-// positive. Source: Efron, "Bootstrap methods: another look at the jackknife", 1979 (percentile
-// method).
+// Returns an interval for median(b) / median(a): the middle `confidence` of `resamples` pairs of
+// resampled lists. The same lists, seed and count give the same interval on every machine. NaN,
+// with coverage 0, when a list has fewer than six samples (too few to show the variation) or a
+// median is not positive. Source: Efron, "Bootstrap methods: another look at the jackknife", 1979
+// (percentile method).
 Interval ratio_interval(std::span<const double> a, std::span<const double> b,
                         double confidence = 0.95, std::uint64_t seed = 0, int resamples = 4000);
 

@@ -30,8 +30,8 @@ double roof_tflops(const RunSpec& run);
 // As roof_tflops(). If `reached` (TFLOP/s) is higher, the ceiling is measured again a few times,
 // because other work on the machine may have slowed the first measurement.
 double roof_tflops_for(const RunSpec& run, double reached);
-// The number of cores that other processes kept busy while the ceiling was measured; nullopt if it
-// is not known or the ceiling is a GPU's.
+// Returns the number of cores that other processes kept busy while roof_tflops() measured its
+// ceiling; nullopt if it is not known or the ceiling is a GPU's.
 std::optional<double> roof_others_cores(const RunSpec& run);
 
 }  // namespace tracestep

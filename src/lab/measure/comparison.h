@@ -81,8 +81,8 @@ bool can_tell_pairs(std::size_t pairs);
 // measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
-// The noise between processes, pooled over cells that were measured in several; none with fewer
-// than five degrees of freedom. Each entry is one side of one cell.
+// Returns the noise between processes, pooled over cells that were measured in several; none with
+// fewer than five degrees of freedom. Each entry is one side of one cell.
 std::optional<ProcessNoise> pooled_noise(std::span<const ProcessSamples> cells);
 
 }  // namespace tracestep

@@ -69,7 +69,7 @@ class Measurement {
   void record(int steps,
               const std::function<void(const StepTimes& times, const Recorder& recorder)>& observe);
 
-  // The span of the last step: from the first kernel's start to the last one's end.
+  // Returns the span of the last step: from the first kernel's start to the last one's end.
   std::int64_t span_ns() { return executor_.device_span_ns(); }
   double span_ms() { return static_cast<double>(span_ns()) * 1e-6; }
 

@@ -5,8 +5,8 @@
 
 namespace tracestep {
 
-// The median of a cell's list of samples, with its 95 % interval by median_interval(): of the
-// samples, or of the medians of processes or visits if there are several. With fewer than six
+// Returns the median of a cell's list of samples, with its 95 % interval by median_interval(): of
+// the samples, or of the medians of processes or visits if there are several. With fewer than six
 // values the interval is their range, and with a single one from 0 to twice the value, because one
 // sample tells nothing about noise.
 Quantity median_in(const Evidence::Row& row, std::string_view column);

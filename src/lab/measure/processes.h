@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// Samples in a list for each process.
+// The samples of several processes, in a list for each.
 using ProcessSamples = std::vector<std::vector<double>>;
 
 // Cuts `samples` into a list for each process, as long as `counts` says; without counts all are of
@@ -33,9 +33,9 @@ std::string counts_column(std::string_view samples_column);
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);
-// The counts of the visits as a cell; null if all samples are of one visit.
+// Returns the counts of the visits as a cell; null if all samples are of one visit.
 Json visit_counts(const TimedSamples& samples);
-// The part that a column of samples times: "forward" of "forward_samples_ms"; empty: the whole row.
+// Names the part that a column of samples times: "forward" of "forward_samples_ms"; empty: all.
 std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
@@ -50,13 +50,13 @@ struct TimedSamples {
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
                         bool are_of_visits = false);
-  // The values from which the interval is computed: the medians of the processes, or the samples.
+  // Returns the values of which the interval is: the medians of the processes, or the samples.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
-// The columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median
-// is; for programs alone.
+// Returns the columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a
+// median is; for programs alone.
 Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than

@@ -18,9 +18,9 @@ struct RecordedLaunch {
   double ms = 0;
 };
 
-// The time that counts for each launch: its own, or, where that is over 1.5 times the median of the
-// same launch in all recorded steps, that median. With fewer than three steps all are their own.
-// `launches`: those of each step in the order in which they ran.
+// Returns the time that counts for each launch: its own, or, where that is over 1.5 times the
+// median of the same launch in all recorded steps, that median. With fewer than three steps all are
+// their own. `launches`: those of each step in the order in which they ran.
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches);
 
 // Divides the part of a plain (unrecorded) step's time span that kernel times, which come from

@@ -17,7 +17,7 @@ struct HostAround {
   HostFacts before, after;
 };
 
-// The columns "host_before", "host_after" and "others_cores"; data only.
+// Returns the columns "host_before", "host_after" and "others_cores"; data only.
 Fields<HostAround> host_columns();
 
 }  // namespace tracestep

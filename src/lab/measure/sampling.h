@@ -14,8 +14,8 @@ namespace tracestep {
 // median needs.
 inline constexpr int kVisitSamples = 2;
 
-// Half the 95 % interval of the median in percent of the median; NaN with fewer than six samples,
-// which have no such interval.
+// Returns half the 95 % interval of the median in percent of the median; NaN with fewer than six
+// samples, which have no such interval.
 double noise_percent_of(std::span<const double> samples);
 
 // end_of_sampling() says why sampling ends: "steps" (the requested number is reached), "noise" (the

@@ -38,17 +38,17 @@ struct Interval {
 // probability `confidence`. Makes no assumption on the distribution.
 Interval median_interval(std::span<const double> samples, double confidence = 0.95);
 
-// The two-sided p-value of the Mann-Whitney U test: how likely a difference in order as large as
-// this is if both lists come from one distribution. Exact for short lists without ties, else the
-// normal approximation with tie and continuity corrections. 1 when a list is empty.
+// Returns the two-sided p-value of the Mann-Whitney U test: how likely a difference in order as
+// large as this is if both lists come from one distribution. Exact for short lists without ties,
+// else the normal approximation with tie and continuity corrections. 1 when a list is empty.
 // Source: Mann and Whitney, "On a test of whether one of two random variables is stochastically
 // larger than the other", 1947.
 double mann_whitney_p(std::span<const double> a, std::span<const double> b);
 
-// The two-sided p-value of Wilcoxon's signed-rank test: how likely the differences of pairs lie as
-// far to one side as these if each might as well have had the other sign. Exact, with ties too, for
-// up to 200 differences that are not zero, else the normal approximation. 1 when all are zero.
-// Source: Wilcoxon, "Individual comparisons by ranking methods", 1945.
+// Returns the two-sided p-value of Wilcoxon's signed-rank test: how likely the differences of pairs
+// lie as far to one side as these if each might as well have had the other sign. Exact, with ties
+// too, for up to 200 differences that are not zero, else the normal approximation. 1 when all are
+// zero. Source: Wilcoxon, "Individual comparisons by ranking methods", 1945.
 double wilcoxon_p(std::span<const double> differences);
 
 }  // namespace tracestep

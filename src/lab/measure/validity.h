@@ -28,17 +28,17 @@ class ResultRow {
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
 
-  // The cell, or nullptr when it is missing or empty.
+  // Returns the cell, or nullptr when it is missing or empty.
   const Json* find(std::string_view column) const;
   std::optional<double> number(std::string_view column) const;
   std::optional<bool> truth(std::string_view column) const;
   std::string text(std::string_view column) const;  // The text of a cell; empty if there is none.
-  // The numbers in a list; empty if there are none.
+  // Returns the numbers in a list; empty if there are none.
   std::vector<double> numbers(std::string_view column) const;
   std::optional<double> environment_number(std::string_view item) const;
-  // The structured parameters of the row ("cell"), or nullptr.
+  // Returns the structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;
-  // A field of the run: its column, else the member of parameters(), else nullptr.
+  // Returns a field of the run: its column, else the member of parameters(), else nullptr.
   const Json* parameter(std::string_view field) const;
 
   // Short ways to read columns that many checks need; a missing text is empty and a missing number
@@ -68,8 +68,8 @@ class ResultRow {
   std::vector<double> warmup_ms() const { return numbers("warmup_ms"); }
   std::vector<double> forward_samples_ms() const { return numbers("forward_samples_ms"); }
 
-  // The label of the row's run (label_of()), from the fields that the row has: "small context 128
-  // step fp32 fused".
+  // Returns the label of the row's run (label_of()), from the fields that the row has: "small
+  // context 128 step fp32 fused".
   std::string label() const;
 
  private:

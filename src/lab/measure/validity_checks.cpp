@@ -101,7 +101,7 @@ Found profiled(const ResultRow& row) {
                  "and profile in separate runs"};
 }
 
-// How much a counter of the device grew during the row; nullopt: it was not read twice.
+// Returns how much a counter of the device grew during the row; nullopt: it was not read twice.
 std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   const Json *before = row.find("facts_before"), *after = row.find("facts_after");
   if (before == nullptr || after == nullptr || !before->is_object() || !after->is_object())
@@ -148,7 +148,7 @@ bool differs(double a, double b) {
   return std::abs(a - b) > 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 
-// The sequences of a step, of all its micro-batches; nullopt: the row does not say.
+// Returns the sequences of a step, of all its micro-batches; nullopt: the row does not say.
 std::optional<double> sequences_of(const ResultRow& row) {
   const auto batch = row.batch();
   if (!batch) return {};
@@ -200,7 +200,7 @@ std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   return out;
 }
 
-// The share of the T² scores that tiled attention computes: half, and less in a window.
+// Returns the share of the T² scores that tiled attention computes: half, and less in a window.
 double tiled_share(double context, double window) {
   const double before = window > 0 ? std::max(0.0, context - window) / context : 0;
   return (1 - before * before) / 2;

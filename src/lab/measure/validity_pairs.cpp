@@ -56,8 +56,8 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
-// How severe it is that two times contradict: only a doubt beside other programs or with too few
-// samples for an interval, as both times may be off by more than they show.
+// Returns how severe it is that two times contradict: only a doubt beside other programs or with
+// too few samples for an interval, as both times may be off by more than they show.
 Severity severity_of(const Facts& a, const Facts& b) {
   const auto may_be_noise = [](const Facts& f) { return had_company(*f.row) || !f.has_interval; };
   return may_be_noise(a) || may_be_noise(b) ? Severity::kDoubt : Severity::kInvalid;

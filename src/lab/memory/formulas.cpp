@@ -149,7 +149,7 @@ class Rows {
         measured(Category::kParameter));
   }
 
-  // The bytes of AdamW's m and v together, for each parameter.
+  // Returns the bytes of AdamW's m and v together, for each parameter.
   std::int64_t state_bytes() const {
     switch (step_.optimizer.moments) {
       case Moments::kF32: return 8;
@@ -160,7 +160,7 @@ class Rows {
   }
 
   static constexpr const char* kScales = " + 8·(blocks of 128)";
-  // The number of blocks of moments in 8 bits, each with a float32 scale in m and in v.
+  // Returns the number of blocks of moments in 8 bits, each with a float32 scale in m and in v.
   std::int64_t scaled_blocks() const {
     std::int64_t out = 0;
     if (step_.optimizer.moments != Moments::k8Bit) return out;

@@ -79,7 +79,7 @@ struct PeakRow {
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().predicted_peak_bytes; }
-  // The bytes as a cell, which is empty where the run has no program.
+  // Returns the bytes as a cell, which is empty where the run has no program.
   Json when_planned(std::int64_t bytes) const { return when(run().has_program(), bytes); }
   bool is_measured() const { return run().measured && run().status == Status::kOk; }
   bool fits() const {
@@ -142,7 +142,7 @@ Column shown_if(bool shown, Column column) {
   return column;
 }
 
-// The columns of the host's bytes. `shown`: whether any step has some.
+// Returns the columns of the host's bytes. `shown`: whether any step has some.
 Fields<PeakRow> host_byte_fields(bool shown) {
   return {{shown_if(shown, col::host_bytes("what the step keeps there, from the program alone")),
            [](PeakRowRef r) { return host_bytes(r.run().program); }},
@@ -151,7 +151,7 @@ Fields<PeakRow> host_byte_fields(bool shown) {
            [](PeakRowRef r) { return when(r.is_measured(), r.run().host_bytes); }}};
 }
 
-// The columns of a formula's peak. `shown`: whether such a formula decides the status.
+// Returns the columns of a formula's peak. `shown`: whether such a formula decides the status.
 Fields<PeakRow> accounted_fields(bool shown) {
   return {{shown_if(shown, bytes_column("accounted_bytes", "accounted",
                                         "the peak by the formula, which decides the status")),

@@ -51,7 +51,7 @@ class Holders {
   // Adds a block's bytes to its holder. `buffer` is nullptr for a block that was not predicted.
   void add(const MappedBuffer* buffer, std::int64_t bytes);
 
-  // Rows for the `most` largest holders, then one row for the others ("12 more").
+  // Returns rows for the `most` largest holders, then one row for the others ("12 more").
   std::vector<Holder> rows(std::size_t most) const;
   std::int64_t bytes() const { return bytes_; }
   std::int64_t buffers() const { return buffers_; }

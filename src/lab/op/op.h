@@ -35,7 +35,7 @@ struct OpSpec {
 // Names a cell in tables and notes: "matmul 512x64+64x256 fp32 cold".
 std::string label_of(const OpSpec& spec);
 Json key_of(const OpSpec& spec);
-// The relative time of a visit: the elements of the operands.
+// Returns the relative time of a visit: the elements of the operands.
 double visit_weight(const OpSpec& spec);
 
 // Throws Error{kUsage} naming "op", "shape" or the op: for text that is no call, for a view (it
@@ -61,8 +61,8 @@ struct OpWork {
 };
 OpWork work_of(const PartsProgram& program, const Ceilings& ceilings);
 
-// A row for each part of each cell, judged by the validity checker. `work`: the work of each
-// result, in the same order.
+// Makes a table with a row for each part of each cell, judged by the validity checker. `work`: the
+// work of each result, in the same order.
 Table op_table(std::span<const OpResult> results, std::span<const OpWork> work,
                const Json& environment);
 

@@ -98,7 +98,7 @@ struct Page {
   int line_count = 0;
 
   const Figure* figure(std::string_view name) const;
-  // The text with this label; empty if there is none.
+  // Returns the text with this label; empty if there is none.
   std::string text(std::string_view label) const;
   const Selection* selection(std::string_view name) const;
   const Outcome* phrase(std::string_view name) const;

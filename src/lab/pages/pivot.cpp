@@ -72,7 +72,7 @@ struct Entry {
   const std::vector<Json>* row;
   std::string across, value;
 
-  // The cell in words; empty also if the table has no such column.
+  // Returns the cell in words; empty also if the table has no such column.
   std::string text(std::string_view column) const {
     const Json* cell = cell_in(*table, *row, column);
     return cell == nullptr ? "" : words_of(*cell);

@@ -21,7 +21,7 @@ struct View {
         window(attrs.integer("window") > 0 ? attrs.integer("window") : s.keys),
         causal(attrs.flag("causal")) {}
 
-  // The place behind the last key that a query sees; the last query sees the last key.
+  // Returns the place behind the last key that a query sees; the last query sees the last key.
   std::int64_t end(std::int64_t query) const {
     return causal ? std::clamp<std::int64_t>(query + 1 + keys - queries, 0, keys) : keys;
   }

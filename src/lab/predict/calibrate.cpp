@@ -160,7 +160,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
   return out;
 }
 
-// The program of AdamW on `count` elements whose moments lie in the host's memory.
+// Returns the program of AdamW on `count` elements whose moments lie in the host's memory.
 Program update_over_link(std::int64_t count) {
   Builder b("update over the link");
   const auto phase = b.phase(Phase::kOptimizer);

@@ -22,9 +22,9 @@ struct CalibrationStep {
   // True: the step's power is measured afterwards. That of sustained steps always is.
   bool is_metered = false;
 };
-// The steps of a calibration: models of one to three layers whose sizes are none of the presets',
-// in each of these precisions, with composite kernels and without, with both forms of attention,
-// eager and compiled.
+// Returns the steps of a calibration: models of one to three layers whose sizes are none of the
+// presets', in each of these precisions, with composite kernels and without, with both forms of
+// attention, eager and compiled.
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 

@@ -80,7 +80,7 @@ std::vector<std::string> names_of(std::span<const PublishedDevice* const> device
   return out;
 }
 
-// The names of devices, also without their form: "H100 SXM" and "H100".
+// Returns the names of devices, also without their form: "H100 SXM" and "H100".
 std::vector<std::string> names_to_suggest() {
   std::vector<std::string> out = published_device_names();
   for (const PublishedDevice& d : published_devices()) {

@@ -69,7 +69,7 @@ std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
   return {node.op->name, node.inputs.size()};
 }
 
-// The number of rows of a product; of added rows, those of all results.
+// Returns the number of rows of a product; of added rows, those of all results.
 std::int64_t height_of(const Program& program, const Node& node) {
   if (!is_of_added_rows(node)) return program.type(node.outputs[0]).shape.back(1);
   std::int64_t out = 0;
@@ -77,7 +77,7 @@ std::int64_t height_of(const Program& program, const Node& node) {
   return out;
 }
 
-// The depth K of a product: how many terms each element of the result sums.
+// Returns the depth K of a product: how many terms each element of the result sums.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
 }

@@ -59,8 +59,8 @@ struct ProductShape {
 };
 ProductShape product_shape(const Program& program, const Node& node);
 
-// The kernel's name: op, dtypes, and whatever else its speed depends on, as in "matmul f32,f32>f32
-// kk".
+// Returns the kernel's name: op, dtypes, and whatever else its speed depends on, as in "matmul
+// f32,f32>f32 kk".
 std::string work_name(const Program& program, const Node& node);
 
 struct KernelWork {
@@ -75,8 +75,8 @@ struct KernelWork {
   std::vector<KernelWork> parts = {};
 };
 
-// Bytes that the node reads from leaves in the host's memory, or writes there, whichever is more:
-// the link to the host carries both at once.
+// Returns the bytes that the node reads from leaves in the host's memory, or writes there,
+// whichever is more: the link to the host carries both at once.
 double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node);
 
 // Sizes of a device's caches, which are closer than its memory; 0: there is no such cache.

@@ -24,7 +24,7 @@ struct LinearLayer {
 // that is measured here.
 std::optional<LinearLayer> layer_of(const std::string& kernel, const ProductShape& shape);
 
-// All combinations of rows, width of the input and width of the output.
+// A grid of linear layers: all combinations of rows, width of the input and width of the output.
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };

@@ -19,7 +19,7 @@ namespace tracestep {
 struct PredictionFiles {
   std::filesystem::path calibration, history;
 };
-// The files for the run's device and threads: `given`, or files in the cache folder
+// Returns the files for the run's device and threads: `given`, or files in the cache folder
 // (TRACESTEP_KERNEL_CACHE). Throws Error{kUsage} if the folder is switched off and no file is
 // given.
 PredictionFiles prediction_files(const RunSpec& run, const std::filesystem::path& given);

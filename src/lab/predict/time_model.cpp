@@ -54,7 +54,7 @@ class KernelRates {
     }
   }
 
-  // The rates of this kernel; nullptr: no launch of the kernel was measured.
+  // Returns the rates of this kernel; nullptr: no launch of the kernel was measured.
   const Rates* of_kernel(const std::string& name) const {
     const auto found = kernels_.find(name);
     return found == kernels_.end() ? nullptr : &found->second;
@@ -101,7 +101,7 @@ class LaunchTimes {
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
-  // Microseconds of a launch, given by fields of a KernelWork or a CalibratedStep::Launch.
+  // Returns a launch's microseconds, by fields of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const double rated = rated_us(kernel, kind, amounts, product);

@@ -226,7 +226,7 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   return {p, cell.work, wall, plain_gaps_ms(cell), communication_of(p), summary_of(verdicts)};
 }
 
-// The columns of clocks. `has_collectives`: whether a cell communicates; else those are hidden.
+// Returns the columns of clocks; those of communication are hidden unless `has_collectives`.
 Fields<ClockRow> clock_fields(bool has_collectives) {
   using C = const ClockRow&;
   const auto ms = [](const char* name, const char* title, const char* text) {

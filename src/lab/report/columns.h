@@ -67,9 +67,9 @@ struct KnownColumn {
   ColumnRole role = ColumnRole::kShown;
 
   operator Column() const { return (*this)(description); }
-  // The column with this description instead of its own.
+  // Returns the column with this description instead of its own.
   Column operator()(std::string about) const { return titled(title, std::move(about)); }
-  // The column with this title instead of its own, and with its own description or this one.
+  // Returns the column with this title instead of its own, and with its own description or `about`.
   Column titled(std::string words) const { return titled(std::move(words), description); }
   Column titled(std::string words, std::string about) const {
     return {.name = name,

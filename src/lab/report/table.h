@@ -78,7 +78,7 @@ struct Table {
   std::vector<std::vector<Json>> rows = {};  // null is an empty cell
   std::vector<std::string> notes = {};       // one line each, below it
 
-  // The place of a column; nullopt: there is none with this name.
+  // Returns the place of a column; nullopt: there is none with this name.
   std::optional<std::size_t> index_of(std::string_view column) const;
 
   // Adds a row of one cell per column. CHECKs that the number and the types of the cells fit.

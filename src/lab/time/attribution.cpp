@@ -57,16 +57,16 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
 struct Clocks {
   double span_ms, busy_ms, recorded_span_ms, interrupted_ms;
 
-  // The gaps between kernels; nullopt: recorded kernels took longer than timed steps last.
+  // Returns the gaps between kernels; nullopt: recorded kernels took longer than timed steps last.
   std::optional<double> gaps_ms() const {
     return busy_ms <= span_ms ? std::optional(span_ms - busy_ms) : std::nullopt;
   }
   std::optional<double> gaps_percent() const {
     return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
   }
-  // The base of shares: the span, or the kernels' time if longer, so that shares add up to 100 %.
+  // Returns the base of shares, which add up to 100 %: the span, or the kernels' time if longer.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // The share of the span itself, 100 %; nullopt where gaps_ms() is.
+  // Returns the share of the span itself, 100 %; nullopt where gaps_ms() is.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }

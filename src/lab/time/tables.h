@@ -22,11 +22,11 @@ using ComponentTimes = std::map<std::string, PhaseTimes>;
 // Returns the times of the recorded step, by component.
 ComponentTimes component_times(const CellResult& result);
 
-// Rows: component; columns: milliseconds per phase, total, share; the last rows are "gaps" (between
-// kernels; empty where the recorded step's kernels took longer than the span) and "total" (the
-// span).
+// Makes a table with a row for each component: milliseconds per phase, total, share; the last rows
+// are "gaps" (between kernels; empty where the recorded step's kernels took longer than the span)
+// and "total" (the span).
 Table time_by_component(const CellResult& result);
-// Rows: kernel class; columns: launches, milliseconds, share, GFLOP/s, GB/s.
+// Makes a table with a row for each kernel class: launches, milliseconds, share, GFLOP/s, GB/s.
 Table time_by_class(const CellResult& result);
 
 // --- the warm-up study ---------------------------------------------------------------------------

@@ -194,7 +194,7 @@ class BarDrawing {
   }
 
  private:
-  // The width that the longest value needs: values are written to the right of their bars.
+  // Returns the width that the longest value needs: values are written to the right of their bars.
   double value_room() const {
     double out = kValueRoom;
     for (const Bar& bar : bars_) {
@@ -203,7 +203,7 @@ class BarDrawing {
     return out;
   }
 
-  // The height of a row, in which labels stand above the bars if there is no room beside them.
+  // Returns the height of a row; labels stand above the bars if there is no room beside them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
   void draw_bar(Svg& svg, std::size_t index, const Scale& x) const {

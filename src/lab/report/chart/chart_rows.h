@@ -20,11 +20,11 @@ class ChartRows {
 
   std::size_t size() const { return rows_.size(); }
   bool empty() const { return rows_.empty(); }
-  // The number in a cell; nullopt for an empty cell, a missing column, or another kind.
+  // Returns the number in a cell; nullopt for an empty cell, a missing column, or another kind.
   std::optional<double> number(std::size_t row, std::string_view column) const;
   std::string text(std::size_t row, std::string_view column) const;  // "" for an empty cell
   std::vector<double> list(std::size_t row, std::string_view column) const;
-  // The column with this name; nullptr: it is missing.
+  // Returns the column with this name; nullptr: it is missing.
   const Column* column(std::string_view name) const;
   std::span<const Column> columns() const;
 
