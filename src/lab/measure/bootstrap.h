@@ -49,14 +49,14 @@ struct ProcessNoise {
   int degrees = 0;
 };
 
-// Returns an interval for the ratio of b to a, of each the median of its processes' medians. Each
-// resample draws processes with replacement, as many as there are, and within each its samples: the
-// two levels at which a repetition would differ. With `noise` the processes are kept, and each
-// median is multiplied by a factor drawn from that noise instead, so that one process is enough.
-// NaN, with coverage 0, when a side has no samples, a process without any, or a median that is not
-// positive. Source: Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section
-// 3.8 (hierarchical data); Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013, on
-// the levels.
+// Returns an interval for the ratio b / a of the medians of the processes' medians. Each resample
+// draws processes with replacement, as many as there are, and within each its samples: the two
+// levels at which a repetition would differ. With `noise` the processes are kept, and each median
+// is multiplied by a factor drawn from that noise instead, so that one process is enough. NaN, with
+// coverage 0, when a side has no samples, a process without any, or a median that is not positive.
+// Source: Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8
+// (hierarchical data); Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013, on the
+// levels.
 Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                                 const std::optional<ProcessNoise>& noise = {},
                                 std::uint64_t seed = 0, int resamples = 4000);

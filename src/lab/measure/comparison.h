@@ -21,7 +21,7 @@ enum class Change {
 TRACESTEP_WORDS(Change, "same", "faster", "slower", "unclear");
 
 struct Comparison;
-// Says the comparison's verdict, or "too few samples" if these have no interval.
+// Says the comparison's verdict; "too few samples": there is no interval.
 std::string_view words_of(const Comparison& comparison);
 // As words_of(), but "slightly faster" or "slightly slower" if the medians differ beyond chance by
 // less than the margin.

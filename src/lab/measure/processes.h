@@ -61,7 +61,7 @@ Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than
 // three such rounds. A cell may drop out of later rounds, so the pairs are those of the first
-// rounds. Processes form pairs if both sides have as many.
+// rounds. Processes form pairs if both sides have equally many.
 struct PairedMedians {
   std::vector<double> a, b;
 };

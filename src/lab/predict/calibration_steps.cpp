@@ -27,7 +27,7 @@ constexpr Sizes kForGpu{.middle = {384, 1536, 6, 2048, 1, 4, 192},
 constexpr Size kLargeWide{2048, 8192, 32, 5056, 1, 4, 1152},
     kLargeNarrow{896, 3584, 14, 6016, 2, 4, 1280}, kLargeShort{1536, 6144, 24, 9024, 1, 4, 320},
     kLargeMiddle{1408, 5632, 22, 12032, 1, 4, 768};
-// Sizes between these, for the steps that are held out.
+// Sizes of the steps that are held out, between the sizes of the other steps.
 constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112},
     kLargeHeldOut{1152, 4608, 18, 7040, 2, 4, 640};
 

@@ -13,7 +13,7 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kEmpty = "-";
-// Writes a number with so many decimals; one other than zero is never shown as zero, but "< 0.001".
+// Writes a number with `digits` decimals; one other than zero is never shown as zero: "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits == kTwoDigits) return two_digits(value);

@@ -42,7 +42,7 @@ struct Quantity {
   double value = 0, low = 0, high = 0;
   std::string formula;
 
-  // Makes a number that no table holds as the sentence states it itself, such as a threshold.
+  // Makes a number that no table holds, because the sentence states it, such as a threshold.
   static Quantity constant(double value);
   // Returns a number that is known exactly. Throws Unsupported when the value is not finite.
   static Quantity exact(double value, std::string formula);

@@ -51,8 +51,8 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 
 // --- widths -------------------------------------------------------------------------------------
 
-// Widths of a column: as it is, the least that reads well, with a head of several lines and a text
-// that goes on in the next line, and the least that cuts no word.
+// The widths of a column: of its cells as they are, the least that reads well, with a head and
+// texts in several lines, and the least that cuts no word.
 struct Width {
   std::size_t natural = 0, least = 0, narrowest = 0;
 };

@@ -78,7 +78,7 @@ class PickleReader {
     }
     stack_.push_back(ref);
   }
-  // Pushes the scalar of the opcode whose operand has so many bytes.
+  // Pushes the scalar of the current opcode, whose operand has `operand_bytes`.
   void push_scalar(std::size_t operand_bytes) {
     take(operand_bytes);
     push(static_cast<Ref>(opcode_));

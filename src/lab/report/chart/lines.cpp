@@ -98,7 +98,7 @@ class Lines {
       }
     }
   }
-  // Ends the axis at the first of these values that no point exceeds.
+  // Ends the y axis at the first of `marks` that no point exceeds.
   void reach(std::span<const double> marks) {
     for (const Series& s : series_) {
       for (const Point& p : s.points) top_ = std::max(top_, p.y);

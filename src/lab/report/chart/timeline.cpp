@@ -66,7 +66,7 @@ std::string outline(std::span<const double> heights) {
   return out + fmt::format("h{}V{:.0f}Z", run, kUnits);
 }
 
-// A stretch from the first kernel of a phase on.
+// A phase, which is drawn from its first kernel on until the next one begins.
 struct Stretch {
   std::string phase;
   std::size_t begin = 0;  // an index of what is drawn
