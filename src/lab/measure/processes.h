@@ -19,8 +19,8 @@ namespace tracestep {
 // The samples of several processes, in a list for each.
 using ProcessSamples = std::vector<std::vector<double>>;
 
-// Cuts `samples` into a list for each process, as long as `counts` says; without counts all are of
-// one process. Empty when the counts are not positive or do not add up to the samples.
+// Cuts `samples` into a list for each process, with as many samples as `counts` says; one process
+// if there are no counts. Empty when counts are not positive or do not add up to the samples.
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
 // Returns the median of each process.
 std::vector<double> process_medians(const ProcessSamples& processes);

@@ -40,7 +40,7 @@ inline constexpr double kVisitSeconds = 0.05, kAsynchronousVisitSeconds = 0.3;
 // Visits cells in rounds; the list begins with what matters most. `weights`: the time of a visit
 // of each cell, relative to the others. Where time is short, cells are left out, the last ones
 // first, rather than rounds below the least (unless most would be: then one visit of each comes
-// first). The time is known by weights and the first visit that measures, after a round by its
+// first). Times are estimated by weights and the first visit that measures, after a round by the
 // visits. Cells left out are visited once if time remains. A cell is not visited again when
 // `visit` returns false. Ends where `stop` is requested. Returns for each cell whether it was
 // visited.

@@ -10,9 +10,9 @@ namespace tracestep {
 
 // Returns the mean. All of these are NaN (null) for an empty list; samples may be in any order.
 double mean_of(std::span<const double> samples);
-// Returns the standard deviation by n - 1; NaN for a single sample, which has no spread.
+// Returns the standard deviation with divisor n - 1; NaN for a single sample, which has no spread.
 double sample_std_of(std::span<const double> samples);
-// Returns the standard deviation by n, for comparison with tables that use it.
+// Returns the standard deviation with divisor n, for comparison with tables that use it.
 double population_std_of(std::span<const double> samples);
 double median_of(std::span<const double> samples);
 double min_of(std::span<const double> samples);

@@ -33,8 +33,8 @@ std::string source_of(const Program& program, const MappedBuffer& buffer);
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 
 // --- of several cells -------------------------------------------------------------------------
-// A row for each cell, with the peak, predicted and measured; its ratio to fp32; the bytes of the
-// weights' narrow copies; and one tensor of the residual stream.
+// Makes a table with a row for each cell, with the peak, predicted and measured; its ratio to fp32;
+// the bytes of the weights' narrow copies; and one tensor of the residual stream.
 Table peak_table(std::span<const MemoryCell> cells);
 // Makes a table of cells by category: the bytes at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
@@ -44,7 +44,7 @@ Table category_grid(std::span<const MemoryCell> cells);
 Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter = {});
 
 // --- of one cell --------------------------------------------------------------------------------
-// Rows: categories; columns: at the peak, predicted and measured, and the most at any moment.
+// Makes a row for each category: at the peak, predicted and measured, and the most at any moment.
 Table category_table(const MemoryCell& cell);
 // Makes a row for each phase: its highest total, and the node that runs at that moment.
 Table phase_table(const MemoryCell& cell);

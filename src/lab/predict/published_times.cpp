@@ -14,7 +14,7 @@ constexpr double kLaunchUs = 3.0, kFloat32Share = 0.68;
 constexpr double kHostLinkShare = 0.68;
 // The peak's share that products by parts reach, with splitting (bench/results/cuda-h200.md).
 constexpr double kShareByParts = 0.5;
-// The upper end of a prediction's band as a factor of its time, and of the time of attention.
+// The factors from predicted times to the upper end of their band: of kernels, and of attention.
 constexpr double kMostSlowdown = 1.5, kMostSlowdownOfAttention = 3.0;
 
 class OfPeaks : public TimeModel {

@@ -20,8 +20,8 @@ bool is_of_products(KernelClass kind) {
   return kind == KernelClass::kGemm || kind == KernelClass::kAttention;
 }
 
-// The rates of kernels by measured launches. What these leave open is the rate of the class, and
-// for a class that of kernels that only move bytes; products compute at their own pace.
+// Fits the rates of kernels to their launches. Where these say little, the rates of the kernel's
+// class hold, and for a class those of all kernels but products, except for products' operations.
 class KernelRates {
  public:
   KernelRates(const StepPointers& steps, bool is_asynchronous) {

@@ -37,9 +37,9 @@ LeftOfSpan left_of_span(const ProfiledCell& cell);
 std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells);
 
 // --- of several cells -------------------------------------------------------------------------
-// Rows: cell and phase, and a row for the whole step; columns: time, share of the step, share of
-// matrix products, the slowest kernel, and the slowest one that is not a matrix product. Notes say
-// why the share of matrix products differs between inference and training.
+// Makes a table with a row for each cell and phase, and for the whole step: time, share of the
+// step, share of matrix products, the slowest kernel, and the slowest that is no matrix product.
+// Notes say why the share of matrix products differs between inference and training.
 Table pass_table(std::span<const ProfiledCell> cells);
 // Makes a table with a row for each cell: wall, issue, span, busy, gaps, and the cost of recording.
 // Kernel times are those of recorded steps; gaps and the time outside the span are those of plain
@@ -50,8 +50,8 @@ Table clock_table(std::span<const ProfiledCell> cells);
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nullptr);
 
 // --- of one cell --------------------------------------------------------------------------------
-// A row for each of the eight pairs of op and model part whose kernels take the most time: calls,
-// time, share. A note gives the rest.
+// Makes a table with a row for each of the eight pairs of op and model part whose kernels take the
+// most time: calls, time, share. A note gives the rest.
 Table top_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
 // Makes a table with a row for each kernel: columns of `nsys stats --report cuda_gpu_kern_sum`
 // under their names, over all profiled steps, then class, launches per step, speeds.

@@ -101,7 +101,7 @@ struct Document {
 enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
 
 inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
-// Returns the format with this name; throws Error{kUsage} naming `where` and all names for another.
+// Returns the format with this name; throws Error{kUsage} naming `where` if it is none of them.
 Format parse_format(const About& where, std::string_view name);
 std::string_view name_of(Format format);
 // Endings of file names that name a format (".json"); format_of_ending() returns the format of one,

@@ -95,7 +95,7 @@ Column recorded_column() {
       3, col::recorded_ms("gaps and span of the recorded step, with what recording adds"));
 }
 
-// Says what fills the rest of the span, and what the instrument may have added to kernels' times.
+// Says what fills the span besides kernels, and what the instrument may have added to their times.
 std::string gaps_note(const CellResult& result, const Clocks& clocks) {
   const bool by_events = result.is_asynchronous;  // instrument_of(), lab/time/cell.cpp
   if (clocks.gaps_ms()) {
