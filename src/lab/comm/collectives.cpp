@@ -18,7 +18,7 @@
 namespace tracestep {
 namespace {
 
-// Device memory filled with zeros.
+// A tensor of zeros in device memory, freed with this object.
 class DeviceTensor {
  public:
   DeviceTensor(Device& device, std::int64_t count) : device_(device) {
@@ -37,7 +37,7 @@ class DeviceTensor {
   TensorRef ref_;
 };
 
-// The tensors and moments of one rank.
+// Makes one rank's calls: has its tensors, and the times at which its calls begin and end.
 class TimedRank {
  public:
   TimedRank(Device& device, const CollectiveSpec& spec)
@@ -105,7 +105,7 @@ class TimedRank {
   const DeviceTensor whole_, part_;
 };
 
-// The milliseconds of call `i`: from when all ranks have begun until the last one ends.
+// Returns the milliseconds of call `i`: from when all ranks have begun until the last one ends.
 double duration_ms(const std::vector<std::unique_ptr<TimedRank>>& ranks, std::size_t i) {
   std::int64_t begin = ranks[0]->begins_ns[i], end = ranks[0]->ends_ns[i];
   for (const auto& rank : ranks) {
@@ -121,7 +121,7 @@ void check(const CollectiveSpec& spec) {
   }
 }
 
-// The statistic `of` the samples; null if the row was not timed.
+// Returns the statistic `of` the samples; null if the row was not timed.
 template <class F>
 Json if_timed(const CollectiveTimes& t, const F& of) {
   return t.samples_ms.empty() ? Json() : finite_or_null(of(t.samples_ms));

@@ -21,8 +21,8 @@ struct CollectiveSpec {
   int warmup = 5, calls = 20;
 };
 
-// A cell's label ("all_reduce of 1.00 MiB, 2 ranks"), and the time that a driver's visit of it
-// takes relative to other cells.
+// Returns a cell's label ("all_reduce of 1.00 MiB, 2 ranks"), and the time that a driver's visit of
+// it takes relative to other cells.
 std::string label_of(const CollectiveSpec& spec);
 inline double visit_weight(const CollectiveSpec&) {
   return 1;
@@ -49,8 +49,8 @@ struct CollectiveTimes {
 CollectiveTimes time_collective(const RankDevices& devices, const Place& place,
                                 const CollectiveSpec& spec);
 
-// A row for each of `times`. Algorithm bandwidth is the tensor's bytes per second; bus bandwidth is
-// what a rank receives from the others per second. Both are in GB/s (10⁹ bytes).
+// Makes a row for each of `times`. Algorithm bandwidth is the tensor's bytes per second; bus
+// bandwidth is what a rank receives from the others per second. Both are in GB/s (10⁹ bytes).
 Table collective_table(const std::vector<CollectiveTimes>& times);
 
 }  // namespace tracestep

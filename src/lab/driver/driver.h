@@ -29,7 +29,7 @@ inline double visit_weight(const MemoryRunSpec&) {
   return 1;
 }
 
-// All fields of a run that differ from their defaults, also those that no result shows.
+// Returns all fields of a run that differ from their defaults, also those that no result shows.
 Json full_key(const RunSpec& run);
 inline Json full_key(const CellSpec& spec) {
   Json out = full_key(spec.step);
@@ -58,16 +58,16 @@ class Driver {
                                                  const RoundLimits& limits,
                                                  const MeasureOne& measure_one,
                                                  bool is_apart = false);
-  // A value that is measured once and stored beside the cells: read if it is known, else made by
-  // make().
+  // Returns a value that is measured once and stored beside the cells: read if it is known, else
+  // made by make().
   template <class Value, class Make>
   Value besides(const std::string& stage, const Json& cell, const Make& make);
 
-  // The signal that ends measuring; nullptr: there is none.
+  // Returns the signal that ends measuring; nullptr: there is none.
   virtual const StopSignal* stop_signal() const { return nullptr; }
   bool is_stopped() const { return stop_signal() != nullptr && stop_signal()->requested(); }
-  // The only cells that this process measures, on behalf of another process: "step:3/1"; empty: all
-  // cells.
+  // Returns the only cells that this process measures, on behalf of another process: "step:3/1";
+  // empty: all cells.
   virtual std::string asked() const { return {}; }
   // True if this process measures for another one, which then writes the tables and files.
   bool is_child() const { return !asked().empty(); }
@@ -77,14 +77,14 @@ class Driver {
   std::function<void(const std::string& label, int round)> on_visit = {};
 
  protected:
-  // The row with this key; nullptr: it was not measured yet.
+  // Returns the stored row with this key; nullptr: it was not measured yet.
   virtual const Json* row(const Json&) const { return nullptr; }
   virtual bool keeps_rows() const { return false; }
   virtual void keep(const Json& /*key*/, Json /*row*/) {}
   virtual Json key_of_row(const std::string& stage, Json key, std::optional<int> round = {}) const;
-  // The indices of the cells of this stage that this process measures.
+  // Returns the indices of the cells of this stage that this process measures.
   virtual std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const;
-  // The order of visits for cells that are visited once.
+  // Returns the order of visits for cells that are visited once.
   virtual std::vector<std::size_t> order_of(std::size_t count) const;
   virtual bool must_stop() const { return is_stopped(); }
   // True if visits can be measured in new processes. measure_in_process() has a new process measure

@@ -50,7 +50,7 @@ inline auto stored_members(RecordedStep& s) {
   return std::tie(s.span_ns, s.wall_ns, s.spans, s.interrupted_ms);
 }
 
-// The members that are stored: not the allocator's events, which no table of several cells reads.
+// Returns the stored members: not the allocator's events, which no table of several cells reads.
 inline auto stored_members(CellResult& s) {
   auto& [spec, device, status, detail, lack, facts_before, facts_after, host, choices, parameters,
          samples, warmup, issue_samples, span_samples, visits, stopped_by, faults, profiled, wall,
@@ -143,7 +143,7 @@ inline auto stored_members(Moment& s) {
   auto& [node, event, measured, predicted, time] = s;
   return std::tie(node, event, measured, predicted, time);
 }
-// The members that are stored: not the state at running out of memory, which refers to blocks.
+// Returns the stored members: not the state at running out of memory, which refers to blocks.
 inline auto stored_members(MemoryRun& s) {
   auto& [spec, device, status, detail, measured, computes, program, recompute_note, traits,
          buffer_plan, map, predicted_peak, plan, parameters, events, leaf_at, step_begin,

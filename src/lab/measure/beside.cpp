@@ -23,7 +23,7 @@ struct Beside {
   }
 };
 
-// The key's values that tell the cell from the other one: "executor compiled", "copy 2".
+// Returns the members of the cell's key that differ from the other's: "executor compiled copy 2".
 std::string difference(const BesideCell& cell, const BesideCell& other) {
   std::vector<std::string> out;
   for (const auto& [name, value] : cell.key.members()) {

@@ -20,13 +20,13 @@ struct BesideCell {
   std::vector<double> ms, visits;
 };
 
-// A table with a row for each cell: the ratio of its times to those of the first cell, by pairs of
-// visits, at 99.5 %, judged by compare_pairs(). With fewer than nine rounds it says "too few
-// rounds".
+// Returns a table with a row for each cell: the ratio of its times to those of the first cell, over
+// pairs of visits, with a 99.5 % interval, judged by compare_pairs(). With fewer than nine rounds
+// it says "too few rounds".
 Table beside_table(std::span<const BesideCell> cells);
 
-// Makes cells of results that have beside_samples(), and whose specifications have label_of(),
-// key_of() and a number `copy`.
+// Makes a cell of each result whose device computes, from beside_samples() of the result, and from
+// label_of(), key_of() and the number `copy` of its specification.
 template <class Result>
 std::vector<BesideCell> beside_cells(const std::vector<Result>& results) {
   std::vector<BesideCell> out;

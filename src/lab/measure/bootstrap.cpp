@@ -12,8 +12,8 @@ namespace {
 constexpr std::size_t kFewest = 6;
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-// Draws a number of the gamma distribution; shape >= 1. `index`: of the next draw. Source:
-// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+// Draws a number from the gamma distribution of `shape` >= 1 and advances `index`, the next draw's.
+// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
 double gamma_of(const CounterRng& rng, std::uint64_t& index, double shape) {
   const double d = shape - 1.0 / 3.0, c = 1.0 / std::sqrt(9.0 * d);
   while (true) {
@@ -26,7 +26,7 @@ double gamma_of(const CounterRng& rng, std::uint64_t& index, double shape) {
   }
 }
 
-// Resamples a side of a comparison: each draw is a median of process medians.
+// Draws bootstrap resamples of one side of a comparison: each is a median of process medians.
 class SideResampler {
  public:
   SideResampler(const ProcessSamples& processes, std::uint64_t seed, const char* stream)

@@ -32,11 +32,11 @@ class MedianResampler {
   std::uint64_t index_ = 0;  // draws so far
 };
 
-// An interval for median(b) / median(a): the middle `confidence` of `resamples` pairs of resampled
-// lists. The same lists, seed and count give the same interval on every machine. NaN, with coverage
-// 0, when a list has fewer than six samples (too few to show the variation) or a median is not
-// positive. Source: Efron, "Bootstrap methods: another look at the jackknife", 1979 (percentile
-// method).
+// Returns an interval for median(b) / median(a): the middle `confidence` of `resamples` pairs of
+// resampled lists. The same lists, seed and count give the same interval on every machine. NaN,
+// with coverage 0, when a list has fewer than six samples (too few to show the variation) or a
+// median is not positive. Source: Efron, "Bootstrap methods: another look at the jackknife", 1979
+// (percentile method).
 Interval ratio_interval(std::span<const double> a, std::span<const double> b,
                         double confidence = 0.95, std::uint64_t seed = 0, int resamples = 4000);
 
@@ -49,20 +49,20 @@ struct ProcessNoise {
   int degrees = 0;
 };
 
-// An interval for samples that know their process, of `median of the processes' medians` of b over
-// that of a. Each resample draws processes with replacement, as many as there are, and within each
-// its samples: the two levels at which a repetition would differ. With `noise` the processes are
-// kept, and each median is multiplied by a factor drawn from that noise instead, so that one
-// process is enough. NaN, with coverage 0, when a side has no samples, a process without any, or a
-// median that is not positive. Source: Davison and Hinkley, "Bootstrap Methods and their
-// Application", 1997, section 3.8 (hierarchical data); Kalibera and Jones, "Rigorous benchmarking
-// in reasonable time", 2013, on the levels.
+// Returns an interval for the ratio b / a of the medians of the processes' medians. Each resample
+// draws processes with replacement, as many as there are, and within each its samples: the two
+// levels at which a repetition would differ. With `noise` the processes are kept, and each median
+// is multiplied by a factor drawn from that noise instead, so that one process is enough. NaN, with
+// coverage 0, when a side has no samples, a process without any, or a median that is not positive.
+// Source: Davison and Hinkley, "Bootstrap Methods and their Application", 1997, section 3.8
+// (hierarchical data); Kalibera and Jones, "Rigorous benchmarking in reasonable time", 2013, on the
+// levels.
 Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                                 const std::optional<ProcessNoise>& noise = {},
                                 std::uint64_t seed = 0, int resamples = 4000);
 
-// An interval for processes that ran in pairs, the i-th of a beside the i-th of b: of the median of
-// the pairs' ratios, b over a. Each resample draws pairs with replacement and, in both processes of
+// Returns an interval for the median of the ratios b / a of processes that ran in pairs, the i-th
+// of a beside the i-th of b. Each resample draws pairs with replacement and, in both processes of
 // each, samples; what slows both of a pair down alike cancels. Both sides have equally many.
 Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                              std::uint64_t seed = 0, int resamples = 4000);

@@ -3,8 +3,8 @@
 
 namespace tracestep {
 
-// Twelve hexadecimal digits, followed by "-dirty" if tracked files were changed. A source archive
-// made by `git archive` has the commit that it was made from. Empty if neither is known.
+// The commit: twelve hexadecimal digits, followed by "-dirty" if tracked files were changed. In an
+// archive made by `git archive` it is the archived commit. Empty if neither is known.
 extern const char* const kCommit;
 
 }  // namespace tracestep

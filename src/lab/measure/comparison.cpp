@@ -22,7 +22,7 @@ void decide(Comparison& out, double margin, bool agrees) {
   }
 }
 
-// The medians of B's processes over those of A's, one by one.
+// The ratios of the medians of B's processes to those of A's, pair by pair, and their logarithms.
 struct Pairs {
   std::vector<double> ratios, logs;
 

@@ -21,7 +21,7 @@ enum class Change {
 TRACESTEP_WORDS(Change, "same", "faster", "slower", "unclear");
 
 struct Comparison;
-// The comparison's verdict in words, or that there are too few samples for an interval.
+// Says the comparison's verdict; "too few samples": there is no interval.
 std::string_view words_of(const Comparison& comparison);
 // As words_of(), but "slightly faster" or "slightly slower" if the medians differ beyond chance by
 // less than the margin.
@@ -39,15 +39,15 @@ struct Comparison {
 // True if B is slower than A beyond chance, even by less than the margin.
 bool is_slower(const Comparison& comparison);
 
-// Compares samples of one process each, at 95 %: this says nothing of other processes of the same
-// builds. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is NaN
-// with fewer than six samples on a side.
+// Compares the samples of one process on each side, by a 95 % interval that says nothing of other
+// processes. `margin`: 0.02 counts medians within 2 % of each other as the same. The interval is
+// NaN with fewer than six samples on a side.
 Comparison compare_samples(std::span<const double> a, std::span<const double> b, double margin);
 
-// Compares cells that were measured in rounds: the i-th visit of A with the i-th of B. The ratio is
-// the median of the pairs' ratios; its interval is that of median_interval(), or with fewer than
-// six pairs their range. Ratios within kVisitMargin of 1 count as the same. This is no exact test:
-// by chance, three pairs all lie on one side one time in four, though then by little.
+// compare_visits() counts ratios within kVisitMargin of 1 as the same. It compares cells that were
+// measured in rounds, visit i of A with visit i of B: the ratio is the median of the pairs' ratios;
+// its interval is that of median_interval(), or with fewer than six pairs their range. This is no
+// exact test: three pairs lie on one side by chance one time in four.
 inline constexpr double kVisitMargin = 0.05;
 Comparison compare_visits(const ProcessSamples& a, const ProcessSamples& b);
 // Compares by compare_visits() if both cells were visited in at least three rounds
@@ -63,10 +63,10 @@ inline constexpr double kProcessConfidence = 0.995;
 // enough, five and five are not.
 bool can_tell(std::size_t processes_a, std::size_t processes_b);
 
-// Compares samples that know their process, at 99.5 %. The ratio is that of the medians of
-// processes' medians, its interval from process_ratio_interval(), the test on the processes'
-// medians, which is exact for any distribution of these that both sides share. Where can_tell()
-// says no, everything is unclear unless `noise` is known: then the interval alone decides.
+// Compares samples grouped by process, at 99.5 %. The ratio is that of the medians of processes'
+// medians, its interval from process_ratio_interval(), the test Mann and Whitney's on the
+// processes' medians, exact for any distribution that both sides share. Where can_tell() says no,
+// everything is unclear unless `noise` is known: then the interval alone decides.
 Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, double margin,
                              const std::optional<ProcessNoise>& noise = {});
 
@@ -81,8 +81,8 @@ bool can_tell_pairs(std::size_t pairs);
 // measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
-// The noise between processes, pooled over cells that were measured in several; none with fewer
-// than five degrees of freedom. Each entry is one side of one cell.
+// Returns the noise between processes, pooled over cells that were measured in several; none with
+// fewer than five degrees of freedom. Each entry is one side of one cell.
 std::optional<ProcessNoise> pooled_noise(std::span<const ProcessSamples> cells);
 
 }  // namespace tracestep

@@ -34,12 +34,12 @@
 namespace tracestep {
 namespace {
 
-// The flags kernels may choose by.
+// Names, as in /proc/cpuinfo, of features by which kernels for a CPU may be chosen.
 constexpr std::array<std::string_view, 14> kSimdFlags = {
     "sse4_2",      "avx",         "avx2",        "fma",      "f16c",  "avx512f", "avx512bw",
     "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_bf16", "asimd", "sve",     "bf16"};
 
-// The text after the colon of the first line of /proc/cpuinfo that starts with `key`.
+// Returns the text after the colon in the first line of /proc/cpuinfo that starts with `key`.
 std::string cpuinfo(std::string_view key) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -74,7 +74,7 @@ Json memory_limit_bytes() {
   return limit ? Json(*limit) : Json();
 }
 
-// The bracketed choice of a file such as "always [madvise] never".
+// Returns the system's setting of huge pages: the word in brackets of "always [madvise] never".
 Json huge_pages() {
   const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   const std::size_t open = line.find('['), close = line.find(']');

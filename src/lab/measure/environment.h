@@ -14,7 +14,7 @@ namespace tracestep {
 // back end; 0: OMP_NUM_THREADS if set, else all allowed cores. Unknown facts are null.
 Json capture_environment(std::span<const std::string> command_line = {}, int threads = 0);
 
-// An argument with the folders of its path removed: "--tokens=/data/x.bin" gives "--tokens=x.bin".
+// Removes the folders of an argument's path: "--tokens=/data/x.bin" gives "--tokens=x.bin".
 std::string without_folders(const std::string& argument);
 
 }  // namespace tracestep

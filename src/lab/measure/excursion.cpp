@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The ranks of the samples less the mean rank; equal samples share the mean of theirs.
+// Returns each sample's rank minus the mean rank; equal samples get the mean of their ranks.
 std::vector<double> centred_ranks(std::span<const double> samples) {
   std::vector<double> sorted(samples.begin(), samples.end());
   std::ranges::sort(sorted);
@@ -47,7 +47,7 @@ Stretch clearest(const std::vector<double>& ranks) {
   return best;
 }
 
-// The share of random orders of the ranks in which a stretch is as clear, among those tried.
+// Returns the p-value of `score`: the share of random orders of the ranks that reach it.
 double share_as_clear(std::vector<double> ranks, double score) {
   constexpr int kOrders = 999, kEnough = 20;  // of those: then it is no rare thing
   const CounterRng rng(0, "excursion");

@@ -17,11 +17,11 @@ struct Excursion {
   double p = 1;
 };
 
-// The slowest stretch among all stretches of 3, 4, 6, 8, 12, 16 … samples, up to half of the
-// samples: the one whose sum of ranks is most standard deviations above its mean. p comes from
-// random permutations, which are the same on every machine. Source: Naus, "The distribution of the
-// size of the maximum cluster of points on a line", 1965 (scan statistics); Phipson and Smyth,
-// "Permutation p-values should never be zero", 2010.
+// Returns, of all stretches of 3, 4, 6, 8, 12, 16 … samples, up to half of the samples, the one
+// whose sum of ranks is most standard deviations above its mean. p comes from random permutations,
+// which are the same on every machine. Source: Naus, "The distribution of the size of the maximum
+// cluster of points on a line", 1965 (scan statistics); Phipson and Smyth, "Permutation p-values
+// should never be zero", 2010.
 Excursion clearest_excursion(std::span<const double> samples);
 
 }  // namespace tracestep

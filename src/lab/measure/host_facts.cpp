@@ -16,7 +16,7 @@ namespace tracestep {
 namespace fs = std::filesystem;
 namespace {
 
-// Reads "0.31 0.40 0.38 2/345 6789": load averages, tasks that run and all tasks, the last id.
+// Reads the load and the running tasks from /proc/loadavg: "0.31 0.40 0.38 2/345 6789".
 void read_load(const fs::path& root, HostFacts& out) {
   std::istringstream line(first_line(root / "proc/loadavg"));
   double one = 0, five = 0, fifteen = 0;
@@ -31,7 +31,7 @@ void add_clock(double mhz, HostFacts& out) {
   out.clock_high_mhz = std::max(out.clock_high_mhz.value_or(mhz), mhz);
 }
 
-// Reads clocks from the frequency driver, or, without one, from the processor's own report.
+// Reads the governor, and the clocks from the frequency driver or, without one, /proc/cpuinfo.
 void read_clocks(const fs::path& root, HostFacts& out) {
   const fs::path cpus = root / "sys/devices/system/cpu";
   for (int core = 0;; ++core) {
@@ -56,7 +56,7 @@ void read_clocks(const fs::path& root, HostFacts& out) {
   }
 }
 
-// Adds up the lines of `cores`: "cpu3 user nice system idle iowait irq softirq steal …", in ticks.
+// Adds up busy and stolen time of `cores` from /proc/stat: "cpu3 user nice system idle iowait …".
 void read_times(const fs::path& root, std::span<const int> cores, HostFacts& out) {
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   std::ifstream file(root / "proc/stat");

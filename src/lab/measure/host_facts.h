@@ -30,15 +30,15 @@ struct HostFacts {
 std::string first_line(const std::filesystem::path& path);
 
 HostFacts read_host_facts();
-// Reads from `root`, the folder with /proc and /sys in it. `cores`: whose seconds are counted.
+// Reads the host's state below `root`, which has /proc and /sys; adds up the seconds of `cores`.
 HostFacts read_host_facts(const std::filesystem::path& root, std::span<const int> cores);
 
-// The number of cores that other processes, or other virtual machines of this host, kept busy
-// between two readings. nullopt if the readings are less than half a second apart (the kernel
+// Returns the number of cores that other processes, or other virtual machines of this host, kept
+// busy between two readings. nullopt if the readings are less than half a second apart (the kernel
 // counts in hundredths) or incomplete.
 std::optional<double> others_cores(const HostFacts& before, const HostFacts& after);
 
-// An object with a member for each known fact, whose name has the unit.
+// Returns an object with a member for each known fact; the member's name has the unit.
 Json to_json(const HostFacts& facts);
 
 }  // namespace tracestep

@@ -26,12 +26,12 @@ struct Outcome {
   std::string detail = {};  // why it is out of memory
   Lack lack = {};           // The memory that was lacking.
 };
-// Runs `work`. When it runs out of memory, `failed` is called with the error, which has the state
-// at that moment.
+// Runs `work` and returns how it ended. When it runs out of memory, `failed` is called with the
+// error, which has the state at that moment.
 Outcome attempt(const std::function<void()>& work,
                 const std::function<void(const OutOfMemory& error)>& failed = {});
 
-// The host's clock around a step.
+// The host's clock around a step: at the call, at its return, and when the device is done.
 struct StepTimes {
   std::int64_t start_ns = 0;   // the call
   std::int64_t issued_ns = 0;  // The time when the call returns.
@@ -69,7 +69,7 @@ class Measurement {
   void record(int steps,
               const std::function<void(const StepTimes& times, const Recorder& recorder)>& observe);
 
-  // The span of the last step: from the first kernel's start to the last one's end.
+  // Returns the span of the last step: from the first kernel's start to the last one's end.
   std::int64_t span_ns() { return executor_.device_span_ns(); }
   double span_ms() { return static_cast<double>(span_ns()) * 1e-6; }
 
@@ -79,7 +79,7 @@ class Measurement {
   const StopSignal* stop_;
 };
 
-// The sum of the kernels' times.
+// Returns the sum of the kernels' times in milliseconds.
 double busy_ms_of(const std::vector<Span>& spans);
 
 }  // namespace tracestep

@@ -9,10 +9,10 @@
 
 namespace tracestep {
 
-// The row with every cell emptied that rests on measured times (timing_of()), lists of samples
-// included.
+// Returns the row, in which all cells that rest on measured times (timing_of()) are emptied, lists
+// of samples included.
 std::vector<Json> without_times(std::span<const Column> columns, std::vector<Json> row);
-// As without_times(), for a row of the table in place.
+// Empties the same cells as without_times(), in a row of the table itself.
 void empty_times(Table& table, std::size_t row);
 
 }  // namespace tracestep

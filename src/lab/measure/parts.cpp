@@ -38,7 +38,7 @@ void count_work(const PartsProgram& p, PartsResult& out) {
   }
 }
 
-// A measurement whose steps stop between the parts.
+// Times forward and backward separately, in steps that pause between them until the device is idle.
 class PartTimer {
  public:
   PartTimer(const PartsProgram& p, Session& session, Measurement& measurement)
@@ -106,7 +106,7 @@ void time_parts(const PartsRequest& request, Session& session, Measurement& meas
   out.host.after = read_host_facts();
 }
 
-// Times steps without a stop between the parts, one sample each; as many as for the parts.
+// Times whole steps, without a pause between the parts, one sample each; as many as for the parts.
 void time_whole(Measurement& measurement, PartsResult& out) {
   measurement.warm_up(
       1, [&](const StepTimes& step) { out.whole.warmup_ms.push_back(step.wall_ms()); });
@@ -115,7 +115,7 @@ void time_whole(Measurement& measurement, PartsResult& out) {
   }
 }
 
-// Records further steps with a span per kernel and no stop between the parts.
+// Records further steps without a pause between the parts, and adds up their kernels by part.
 void record_parts(const PartsRequest& request, Measurement& measurement, PartsResult& out) {
   measurement.record(request.protocol.recorded_steps,
                      [&](const StepTimes&, const Recorder& recorder) {
@@ -243,7 +243,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node) {
   return total;
 }
 
-// Bytes before backward and at the peak; an arena is there from before the step to its end.
+// Predicts the bytes before backward and at the peak; an arena is there through the whole step.
 PartsBytes planned_bytes(const PartsProgram& p, ExecutorKind executor, const Device& device) {
   const std::int64_t peak = predicted_peak_bytes(executor, p.program, device.traits());
   return {has_arena(executor) ? peak : live_bytes_before(p.program, p.forward_end), peak};

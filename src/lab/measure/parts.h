@@ -18,14 +18,14 @@
 
 namespace tracestep {
 
-// Pauses an executor in front of each of these nodes' first kernel, for the lifetime of this
-// object: waits until the device is idle, then calls `act` with the node's index in the list.
+// Makes an executor pause in front of the first kernel of each of `nodes`, for the lifetime of this
+// object: it waits until the device is idle, then calls `act` with the node's index in the list.
 // Entries that are kNoNode are skipped.
 class PauseClock {
  public:
   PauseClock(Executor& executor, Device& device, std::vector<NodeId> nodes,
              std::function<void(std::size_t at)> act = {});
-  // The time at which the device was idle in front of node `at` of the list, in the last step.
+  // Returns the time when the device was idle in front of node `at` of the list, in the last step.
   std::int64_t at_ns(std::size_t at) const { return times_ns_[at]; }
 
  private:
@@ -63,7 +63,7 @@ struct PartsResult {
   std::optional<double> roof_others_cores = {};
 };
 
-// The highest TFLOP/s that a part reached; 0: no part was timed.
+// Returns the highest TFLOP/s that a part reached; 0: no part was timed.
 double reached_tflops(const PartsResult& result);
 // Adds the samples of a later visit to those of the result. Both must have status kOk.
 void add_visit(PartsResult& result, const PartsResult& later);
@@ -89,9 +89,9 @@ struct PartsProgram {
 // Finds where the parts of a finished program begin.
 PartsProgram parts_of(Program program);
 
-// Bytes alive before `node` allocates anything, by the buffer plan.
+// Returns the bytes that are alive before `node` allocates anything, by the buffer plan.
 std::int64_t live_bytes_before(const Program& program, NodeId node);
-// The predicted bytes of a program; with an arena, those of the arena and of the leaves.
+// Predicted bytes before backward and at the peak; with an arena, those of it and of the leaves.
 struct PartsBytes {
   std::int64_t before_backward = 0, peak = 0;
 };
@@ -111,7 +111,7 @@ struct PartsRequest {
 void measure_parts(Device& device, const PartsRequest& request, const StopSignal* stop,
                    PartsResult& out);
 
-// A tensor of values uniform in [-1, 1), or for integer types in [0, below).
+// Returns a tensor of values uniform in [-1, 1), or for integer types in [0, below).
 HostTensor random_tensor(const Type& type, std::uint64_t seed, std::string_view name,
                          std::int64_t below = 2);
 

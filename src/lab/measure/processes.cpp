@@ -22,7 +22,7 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// The numbers in a list; empty: it is none. The next function: in a column, over all rows.
+// Returns the numbers in a list, empty if it is none; numbers_of(): those of a column in all rows.
 std::vector<double> numbers_in(const Json* list) {
   std::vector<double> out;
   if (list == nullptr || !list->is_array()) return out;
@@ -41,7 +41,7 @@ std::vector<double> numbers_of(std::span<const Json> rows, std::string_view colu
   return out;
 }
 
-// `value` as a number of the kind that `cell` is: bytes and counts stay whole numbers.
+// Returns `value` as a number of the kind that `cell` is: bytes and counts stay whole numbers.
 Json like(const Json& cell, double value) {
   return cell.is_int() ? Json(static_cast<std::int64_t>(value)) : Json(value);
 }

@@ -16,26 +16,26 @@
 
 namespace tracestep {
 
-// Samples in a list for each process.
+// The samples of several processes, in a list for each.
 using ProcessSamples = std::vector<std::vector<double>>;
 
-// Cuts `samples` into lists of these lengths; all are of one process when there are no counts.
-// Empty when the counts are not positive or do not add up to the samples.
+// Cuts `samples` into a list for each process, with as many samples as `counts` says; one process
+// if there are no counts. Empty when counts are not positive or do not add up to the samples.
 ProcessSamples by_process(std::span<const double> samples, std::span<const double> counts);
-// The median of each process.
+// Returns the median of each process.
 std::vector<double> process_medians(const ProcessSamples& processes);
 
-// The column with the counts of a column of samples: "samples_ms" has "process_samples",
+// Names the column with the counts of a column of samples: "samples_ms" has "process_samples",
 // "forward_samples_ms" has "forward_process_samples".
 std::string counts_column(std::string_view samples_column);
-// The column with how many samples each visit of a round took, all in one process: "visit_samples".
-// A comparison must not treat visits as processes, which differ by more.
+// Names the column that says how many samples each visit of a round took, all in one process:
+// "visit_samples". A comparison must not treat visits as processes, which differ by more.
 std::string visits_column(std::string_view samples_column);
 struct TimedSamples;
 Column visits_field(std::string_view samples_column);
-// The counts of the visits as a cell; null if all samples are of one visit.
+// Returns the counts of the visits as a cell; null if all samples are of one visit.
 Json visit_counts(const TimedSamples& samples);
-// The part that a column of samples times: "forward" of "forward_samples_ms"; empty: the whole row.
+// Names the part that a column of samples times: "forward" of "forward_samples_ms"; empty: all.
 std::string_view measure_of(std::string_view samples_column);
 
 // The timed steps of a row of `bench`, in the order of their processes, with their statistics.
@@ -50,18 +50,18 @@ struct TimedSamples {
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
                         bool are_of_visits = false);
-  // The values from which the interval is computed: the medians of the processes, or the samples.
+  // Returns the values of which the interval is: the medians of the processes, or the samples.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
-// The columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a median
-// is; for programs alone.
+// Returns the columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a
+// median is; for programs alone.
 Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than
 // three such rounds. A cell may drop out of later rounds, so the pairs are those of the first
-// rounds. Processes form pairs if both sides have as many.
+// rounds. Processes form pairs if both sides have equally many.
 struct PairedMedians {
   std::vector<double> a, b;
 };

@@ -18,14 +18,14 @@ struct RecordedLaunch {
   double ms = 0;
 };
 
-// The time that counts for each launch: its own, or, where that is over 1.5 times the median of the
-// same launch in all recorded steps, that median. With fewer than three steps all are their own.
-// `launches`: those of each step in the order in which they ran.
+// Returns the time that counts for each launch: its own, or, where that is over 1.5 times the
+// median of the same launch in all recorded steps, that median. With fewer than three steps all are
+// their own. `launches`: those of each step in the order in which they ran.
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches);
 
-// Divides the part of a plain step's time span that kernel times do not fill; kernel times come
-// from recorded steps. Some of it lies between kernels, some is delay of single launches, and some
-// is recorded steps being faster. All in ms.
+// Divides the part of a plain (unrecorded) step's time span that kernel times, which come from
+// recorded steps, do not fill. It has three parts: gaps between kernels, delays of single launches,
+// and the time by which plain steps took longer than recorded ones. All in ms.
 struct LeftOfSpan {
   Quantity span, recorded_span;  // The time spans of plain and of recorded steps.
   Quantity recorded_gaps;        // The time between kernels in recorded steps.

@@ -9,7 +9,7 @@ namespace tracestep {
 
 namespace {
 
-// The rounds of a grid: which cells are left, and how long each of their visits took.
+// Runs the rounds of a grid: knows which cells are left, and how long the last visit of each took.
 class Rounds {
  public:
   Rounds(std::span<const double> weights, const RoundLimits& limits,
@@ -64,9 +64,9 @@ class Rounds {
   }
   double passed() const { return static_cast<double>(limits_.clock() - start_ns_) * 1e-9; }
 
-  // Keeps the cells that fit, each in as many rounds as it wants at least; drops others, from the
-  // last one on. Where these would be most of them, one visit of each is worth more than rounds of
-  // a few: their rows say that samples are few. The first cell stays: without it there is nothing.
+  // Keeps the cells whose least number of rounds fits into `seconds`; drops others, from the last
+  // one on. If most cells would be dropped, it keeps those of which one visit fits, since their
+  // rows say that samples are few. The first cell always stays.
   void keep(double seconds) {
     const std::vector<std::size_t> all = std::exchange(cells_, {});
     double of_leads = 0;
@@ -86,7 +86,7 @@ class Rounds {
     if (cells_.empty()) cells_ = {all.front()};
   }
 
-  // The cells that fit into `seconds` with their least visits, in their order.
+  // Returns the cells whose least numbers of rounds fit into `seconds` together, taken in order.
   std::vector<std::size_t> fitting(std::span<const std::size_t> all, double seconds) const {
     std::vector<std::size_t> out;
     double sum = 0;
@@ -99,8 +99,8 @@ class Rounds {
     return out;
   }
 
-  // Visits what has no time for all rounds once, where that fits into what the others leave: a row
-  // of few samples says so, and one that is not there says nothing. False: a signal came.
+  // Visits each dropped cell once if that fits into the time left: a row of few samples says so,
+  // and a missing row says nothing. Returns false if visit_all() says that visiting must end.
   bool visit_dropped() {
     for (const std::size_t cell : dropped_) {
       if (passed() + seconds_[cell] > limits_.seconds) continue;
@@ -109,9 +109,9 @@ class Rounds {
     return true;
   }
 
-  // Visits each cell once, in an order drawn by lot; false: a signal came, or visits have become so
-  // much longer than they were that the time is far over. Where it is limited the first round
-  // begins with what matters most.
+  // Visits each cell once, in random order; with a time limit, the first round has the order of the
+  // list, which begins with what matters most. Returns false if a signal to stop came, or if more
+  // than 1.5 times the time limit has passed.
   bool visit_all(std::vector<std::size_t> order, int round) {
     constexpr double kFarOver = 1.5;
     const bool is_limited = limits_.seconds > 0;

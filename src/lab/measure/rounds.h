@@ -37,13 +37,13 @@ struct RoundLimits {
 // that computes asynchronously, whose clocks and queues need longer to settle.
 inline constexpr double kVisitSeconds = 0.05, kAsynchronousVisitSeconds = 0.3;
 
-// Visits cells in rounds, those that matter most first. `weights`: what a visit of each takes,
-// relative to the others'. Where time is short cells are left out from the last one on, rather than
-// rounds below the least (unless most would be: then one visit of each comes first), by weights and
-// the first visit that measures, after a round by what visits took. Those that were left out are
-// visited once where the others leave time. What was visited keeps its visits. `visit`: false:
-// this cell is not visited again. Ends where `stop` is requested. Returns for each cell whether it
-// was visited.
+// Visits cells in rounds; the list begins with what matters most. `weights`: the time of a visit
+// of each cell, relative to the others. Where time is short, cells are left out, the last ones
+// first, rather than rounds below the least (unless most would be: then one visit of each comes
+// first). Times are estimated by weights and the first visit that measures, after a round by the
+// visits. Cells left out are visited once if time remains. A cell is not visited again when
+// `visit` returns false. Ends where `stop` is requested. Returns for each cell whether it was
+// visited.
 std::vector<bool> run_rounds(std::span<const double> weights, const RoundLimits& limits,
                              const std::function<bool(std::size_t cell, int round)>& visit,
                              const StopSignal* stop = nullptr);

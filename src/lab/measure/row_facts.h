@@ -8,16 +8,16 @@
 
 namespace tracestep {
 
-// A device's state as it stands in results. One member per known fact, its unit in the name; null
-// when nothing is known.
+// Writes a device's state for a result: an object with a member per known fact, its unit in the
+// name; null when nothing is known.
 Json to_json(const DeviceFacts& facts);
 
-// The state of the host around a row's steps, warm-up included, as columns.
+// The state of the host before and after a row's steps, warm-up included.
 struct HostAround {
   HostFacts before, after;
 };
 
-// The columns "host_before", "host_after" and "others_cores"; data only.
+// Returns the columns "host_before", "host_after" and "others_cores"; data only.
 Fields<HostAround> host_columns();
 
 }  // namespace tracestep

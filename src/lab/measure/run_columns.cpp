@@ -16,7 +16,7 @@ ColumnKind kind_of(const RunField& field) {
   return usual.is_int() ? ColumnKind::kInt : ColumnKind::kReal;
 }
 
-// The columns of the fields for which `is` holds.
+// Returns the columns of the fields for which `is` holds; with descriptions if `are_described`.
 Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   Fields<RunSpec> out{};
   for (const RunField& field : run_fields()) {

@@ -9,13 +9,13 @@
 
 namespace tracestep {
 
-// Every field that has a column.
+// Returns the columns of all fields of a run that have one.
 Fields<RunSpec> run_columns();
-// Columns that identify a row whichever other columns are shown: "label" with label_of() the run,
-// and "cell" with its key. Only in csv and json.
+// Returns columns that identify a row whichever other columns are shown: "label" with label_of()
+// the run, and "cell" with its key. They are only in csv and json.
 Fields<RunSpec> key_columns();
-// Key columns that tell the rows of a table apart: fields that change the program or how it runs,
-// and fields that a grid varies. Includes the key columns; descriptions are left out.
+// Return key columns that tell the rows of a table apart, without descriptions, and key_columns():
+// of fields that change the program or that a grid varies; axis_columns(): only of the latter.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 // Shows people the columns of fields in which rows of this table differ (such as several executors)

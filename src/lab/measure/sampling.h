@@ -10,16 +10,16 @@
 
 namespace tracestep {
 
-// The least samples of a visit: three visits then have the six that a 95 % interval of a median
-// needs.
+// The least number of samples of a visit: three visits then have the six that a 95 % interval of a
+// median needs.
 inline constexpr int kVisitSamples = 2;
 
-// Half the 95 % interval of the median in percent of the median; NaN with fewer than six samples,
-// which have no such interval.
+// Returns half the 95 % interval of the median in percent of the median; NaN with fewer than six
+// samples, which have no such interval.
 double noise_percent_of(std::span<const double> samples);
 
-// Empty while sampling goes on. Otherwise why it ends: "steps" (the requested number is reached),
-// "noise" (the criterion is met), "max-steps" or "max-seconds" (a limit was reached first).
+// end_of_sampling() says why sampling ends: "steps" (the requested number is reached), "noise" (the
+// criterion is met), "max-steps" or "max-seconds" (a limit was reached first); empty: it goes on.
 inline constexpr std::string_view kMaxSteps = "max-steps", kMaxSeconds = "max-seconds";
 std::string end_of_sampling(const Protocol& protocol, std::span<const double> samples_ms);
 

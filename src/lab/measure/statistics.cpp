@@ -11,7 +11,7 @@ namespace tracestep {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-// Beyond these sizes the error of the normal approximation is negligible.
+// The largest sizes for exact probabilities; beyond, the normal approximation has no visible error.
 constexpr std::size_t kExactBinomial = 1000;
 constexpr std::size_t kExactPairs = 400;
 constexpr std::size_t kExactDifferences = 200;
@@ -22,7 +22,7 @@ std::vector<double> sorted(std::span<const double> samples) {
   return out;
 }
 
-// Where a quantile lies: beyond the order statistic `below`, by a share of the step to the next.
+// The place of a quantile: behind the order statistic `below`, by a share of the step to the next.
 struct Position {
   std::size_t below;
   double share;
@@ -55,7 +55,7 @@ double normal_tail(double z) {
   return 0.5 * std::erfc(z / std::sqrt(2.0));
 }
 
-// The probability P(B <= k) for B ~ Binomial(n, 1/2).
+// Returns the probability P(B <= k) for B ~ Binomial(n, 1/2).
 double half_binomial_cdf(std::size_t k, std::size_t n) {
   if (n > kExactBinomial) {
     const double count = static_cast<double>(n);
@@ -69,8 +69,8 @@ double half_binomial_cdf(std::size_t k, std::size_t n) {
   return sum;
 }
 
-// The probability that U <= u when all orders are equally likely: counts, per value of U, the ways
-// to place the first list, adding one element of the second list at a time.
+// Returns the probability that U <= u when all orders are equally likely: counts, per value of U,
+// the ways to place the first list, adding one element of the second list at a time.
 double exact_u_cdf(std::size_t n, std::size_t m, std::size_t u) {
   // ways[i][v]: orders of i elements of a among the elements of b seen so far with U = v.
   std::vector<std::vector<double>> ways(n + 1, std::vector<double>(n * m + 1, 0.0));
@@ -133,8 +133,8 @@ SignedRanks signed_ranks(std::span<const double> differences) {
   return out;
 }
 
-// The probability that the doubled ranks of one sign add up to `sum` or less when every sign is the
-// toss of a coin.
+// Returns the probability that the doubled ranks of one sign add up to `sum` or less when every
+// sign is the toss of a coin.
 double signed_rank_cdf(const SignedRanks& ranks, std::size_t sum) {
   std::vector<double> chance(ranks.below + ranks.above + 1, 0.0);  // by the sum
   chance[0] = 1;

@@ -1,7 +1,7 @@
-// Converts results to JSON and back, bit for bit, for the file of finished cells. A struct becomes
-// an array of its members, which it lists by auto stored_members(Struct& s);  // std::tie() of the
-// members that are kept so only the build that wrote a row can read it. A number that JSON lacks
-// comes back as NaN.
+// Converts results to JSON and back, bit for bit, for the file of finished cells. A struct
+// becomes an array of its members: those in the std::tie() of its function stored_members().
+// So only the build that wrote a row can read it. A number that JSON lacks comes back as
+// NaN.
 #pragma once
 
 #include <array>
@@ -62,7 +62,7 @@ Json json_of(const T& value) {
   }
 }
 
-// Reads a value. Error{kInput} for JSON that json_of() did not make of such a value.
+// Reads a value. Throws Error{kInput} for JSON that json_of() did not make of such a value.
 template <class T>
 T value_of(const Json& json);
 

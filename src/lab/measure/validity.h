@@ -28,17 +28,17 @@ class ResultRow {
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
 
-  // The cell, or nullptr when it is missing or empty.
+  // Returns the cell, or nullptr when it is missing or empty.
   const Json* find(std::string_view column) const;
   std::optional<double> number(std::string_view column) const;
   std::optional<bool> truth(std::string_view column) const;
   std::string text(std::string_view column) const;  // The text of a cell; empty if there is none.
-  // The numbers in a list; empty if there are none.
+  // Returns the numbers in a list; empty if there are none.
   std::vector<double> numbers(std::string_view column) const;
   std::optional<double> environment_number(std::string_view item) const;
-  // The structured parameters of the row ("cell"), or nullptr.
+  // Returns the structured parameters of the row ("cell"), or nullptr.
   const Json* parameters() const;
-  // A field of the run: its column, else the member of parameters(), else nullptr.
+  // Returns a field of the run: its column, else the member of parameters(), else nullptr.
   const Json* parameter(std::string_view field) const;
 
   // Short ways to read columns that many checks need; a missing text is empty and a missing number
@@ -68,8 +68,8 @@ class ResultRow {
   std::vector<double> warmup_ms() const { return numbers("warmup_ms"); }
   std::vector<double> forward_samples_ms() const { return numbers("forward_samples_ms"); }
 
-  // The label of the row's run (label_of()), from the fields that the row has: "small context 128
-  // step fp32 fused".
+  // Returns the label of the row's run (label_of()), from the fields that the row has: "small
+  // context 128 step fp32 fused".
   std::string label() const;
 
  private:
@@ -86,8 +86,8 @@ enum class Severity {
 };
 TRACESTEP_WORDS(Severity, "note", "doubt", "invalid");
 
-// True if other programs kept more than a tenth of a core busy while the row was measured, or, for
-// the column kRoofCompany, while its ceiling was.
+// had_company() is true if other programs kept more than a tenth of a core busy while the row was
+// measured, or, for the column kRoofCompany, while its ceiling was.
 inline constexpr std::string_view kRoofCompany = "roof_others_cores";
 bool had_company(const ResultRow& row, std::string_view column = "others_cores");
 
@@ -104,31 +104,31 @@ struct RowCheck {
   // True if the verdict is about recorded steps and not about timed ones.
   bool is_of_recording = false;
 };
-// All checks of single rows, in the order of their reports.
+// Returns all checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
-// Applies all checks. Beside other programs (had_company()), what load can explain is a doubt.
+// Applies row_checks(). Beside other programs (had_company()), a fault by load is only a doubt.
 std::vector<Verdict> judge(const ResultRow& row);
 
-// The row's status, except that "ok" becomes "spill" where more memory is in use than the device
-// has: the time is that of moving memory, not of a step.
+// status_of() is the row's status, except that "ok" becomes "spill" where more memory is in use
+// than the device has: the time is that of moving memory, not of a step.
 inline constexpr std::string_view kSpill = "spill";
 std::string status_of(const ResultRow& row);
 
-// Checks that compare rows, in validity_pairs.cpp: a part against its whole, more work in less
-// time, one cell measured twice, a speed that collapses with size. By index of the row. Where a row
-// has a text column "table", verdicts name it: rows of several experiments may be judged together.
-// Rows that differ in a text column "kind" are not compared: their times per FLOP differ.
+// A verdict of judge_together(), with the row's index. Its checks (validity_pairs.cpp) compare
+// rows: a part with its whole, more work in less time, a cell measured twice, a speed that
+// collapses with size. Verdicts name a text column "table": rows of several experiments may be
+// judged together. Rows that differ in "kind" are not compared: their times per FLOP differ.
 struct RowVerdict {
   std::size_t row = 0;
   Verdict verdict;
 };
 std::vector<RowVerdict> judge_together(std::span<const ResultRow> rows);
 std::size_t pair_check_count();
-// The sentence about when the check with this code reports, whether of a row or of pairs; empty if
-// there is no such check.
+// Returns the sentence about when the check with this code reports, whether of a row or of pairs;
+// empty if there is no such check.
 std::string_view doc_of(std::string_view code);
-// What each of these codes stands for, in words: "other programs kept cores busy".
+// Says what each of these codes stands for: "other programs kept cores busy".
 std::vector<std::string> words_of_codes(std::span<const std::string> codes);
 // The code of the verdict on a cell that was measured twice, with times apart beyond noise.
 inline constexpr std::string_view kMeasuredApart = "measured_apart";
@@ -140,7 +140,7 @@ std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 // unit_mix_up": the worst severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
-// The content of such a summary. Without a severity, nothing speaks against the row.
+// The content of a text by summary_of(). Without a severity, nothing speaks against the row.
 struct Judgement {
   std::optional<Severity> worst = {};
   std::vector<std::string> codes = {};
@@ -149,8 +149,8 @@ Judgement read_summary(std::string_view summary);
 
 // Writes a line below a table: "doubt: small context 128 step fp32 fused: ... (unsteady)".
 std::string verdict_line(const std::string& label, const Verdict& verdict);
-// The lines below a table: one per verdict, then how many rows stand without doubt. `what`: what
-// the rows are, where they are no rows of the table.
+// Returns the lines below a table: one per reason for a verdict, then how many rows stand without
+// doubt. `what` names the rows, where they are not those of the table.
 std::vector<std::string> validity_notes(std::span<const ResultRow> rows,
                                         const std::vector<std::vector<Verdict>>& verdicts,
                                         std::string_view what = "rows");
@@ -162,11 +162,11 @@ bool is_count_of_sound_rows(std::string_view note);
 // of its program: bytes and counts are then in doubt too. All other verdicts only concern times.
 bool is_of_label(std::string_view code);
 
-// The verdict column of judged tables; and whether a column is it.
+// Returns the verdict column of judged tables; is_verdict_column() is true for it.
 Column verdict_column();
 bool is_verdict_column(const Column& column);
-// Puts summary_of() each row's verdicts into that column, null where the row has no numbers, and
-// validity_notes() below the table. `rows`: those of the table, in its order.
+// Puts summary_of() each row's verdicts into verdict_column(), null where the row has no numbers,
+// and validity_notes() below the table. `rows`: those of the table, in its order.
 void add_verdicts(Table& table, std::span<const ResultRow> rows);
 
 }  // namespace tracestep

@@ -101,7 +101,7 @@ Found profiled(const ResultRow& row) {
                  "and profile in separate runs"};
 }
 
-// How much a counter of the device grew during the row; nullopt: it was not read twice.
+// Returns how much a counter of the device grew during the row; nullopt: it was not read twice.
 std::optional<double> counted(const ResultRow& row, std::string_view fact) {
   const Json *before = row.find("facts_before"), *after = row.find("facts_after");
   if (before == nullptr || after == nullptr || !before->is_object() || !after->is_object())
@@ -148,7 +148,7 @@ bool differs(double a, double b) {
   return std::abs(a - b) > 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 
-// The sequences of a step, of all its micro-batches; nullopt: the row does not say.
+// Returns the sequences of a step, of all its micro-batches; nullopt: the row does not say.
 std::optional<double> sequences_of(const ResultRow& row) {
   const auto batch = row.batch();
   if (!batch) return {};
@@ -177,7 +177,7 @@ Found unit_mix_up(const ResultRow& row) {
   return {};
 }
 
-// The model that a row's label names; nullopt for one of its own without its parameters.
+// Returns the model of the row's label; nullopt if it is no preset and the row lacks its sizes.
 std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   const auto vocab = row.vocab();
   if (!vocab) return {};
@@ -200,14 +200,14 @@ std::optional<ModelConfig> labelled_model(const ResultRow& row) {
   return out;
 }
 
-// The share of the T² scores that tiled attention computes: half, and less in a window.
+// Returns the share of the T² scores that tiled attention computes: half, and less in a window.
 double tiled_share(double context, double window) {
   const double before = window > 0 ? std::max(0.0, context - window) / context : 0;
   return (1 - before * before) / 2;
 }
 
-// The FLOPs of a mode, with backward three times forward's. Flash attention leaves out what is
-// hidden of 4·BT²·HD of a layer, but backward computes scores again: five products, not four.
+// Returns the FLOPs of `mode`: forward's, with backward three times those. Flash attention omits
+// masked scores of a layer's 4·BT²·HD, but its backward has five products, not four.
 double flops_formula(const ModelConfig& m, double batch, double context, std::string_view mode,
                      bool is_flash) {
   const bool has_backward = mode == "forward-backward" || mode == "step";
@@ -226,8 +226,8 @@ bool has_backward(const ResultRow& row) {
   return mode == "forward-backward" || mode == "step";
 }
 
-// The model with the vocabulary that its head may be padded to (passes/pad.cpp): in mixed
-// precision, where there is a narrow copy of it.
+// Returns the model with the vocabulary to which the head may be padded (passes/pad.cpp), if
+// backward runs in mixed precision, where the head has a narrow copy; else the model as it is.
 ModelConfig with_padding(const ResultRow& row, ModelConfig m) {
   const std::string name = row.precision();
   const std::vector<std::string>& known = precision_names();
@@ -237,7 +237,7 @@ ModelConfig with_padding(const ResultRow& row, ModelConfig m) {
   return m;
 }
 
-// The most that backward may compute again: forward once, or once for each level of halving.
+// Returns the most FLOPs that backward may recompute: forward's, once or for each level of halving.
 double most_again(const ResultRow& row, const ModelConfig& m, double batch, double context) {
   const Json* choice = row.parameter("recompute");
   if (!has_backward(row) || choice == nullptr || *choice == Json("none")) return 0;
@@ -246,7 +246,7 @@ double most_again(const ResultRow& row, const ModelConfig& m, double batch, doub
   return levels * forward_flops(m, batch, context);
 }
 
-// True if some weights are not trained, and formulas of whole steps do not hold.
+// True if some weights are not trained, so that formulas for whole steps do not hold.
 bool row_trains_part(const ResultRow& row) {
   return std::ranges::any_of(std::array{"lora", "freeze"}, [&](const char* field) {
     const Json* value = row.parameter(field);

@@ -17,8 +17,8 @@
 namespace tracestep {
 namespace {
 
-// Rows are measured at different moments, and the interval of one does not include what changes
-// between them: smaller differences mean nothing.
+// The least ratio of two rows' times that means anything: rows are measured at different moments,
+// and the interval of one does not include what changes between them.
 constexpr double kBetweenRows = 1.05;
 
 // The values by which rows are compared, read once from each row. NaN: missing.
@@ -56,8 +56,8 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
-// How severe it is that two times contradict: only a doubt beside other programs or with too few
-// samples for an interval, as both times may be off by more than they show.
+// Returns how severe it is that two times contradict: only a doubt beside other programs or with
+// too few samples for an interval, as both times may be off by more than they show.
 Severity severity_of(const Facts& a, const Facts& b) {
   const auto may_be_noise = [](const Facts& f) { return had_company(*f.row) || !f.has_interval; };
   return may_be_noise(a) || may_be_noise(b) ? Severity::kDoubt : Severity::kInvalid;
@@ -136,7 +136,7 @@ Found more_work_in_less_time(const Facts& row, const Facts& other) {
                              row.flops / other.flops, other.said(), row.median / other.median)};
 }
 
-// Reports a larger size many times slower per FLOP: its memory may be somewhere else.
+// Reports a row ten times slower per FLOP than one of no more FLOPs: its memory may be elsewhere.
 Found collapsed_speed(const Facts& row, const Facts& other) {
   constexpr double kCollapse = 10.0;
   if (!(row.flops >= other.flops) || other.flops <= 0) return {};
@@ -190,7 +190,7 @@ constexpr PairCheck kPairChecks[] = {
     {kMeasuredApart, "one cell took different times at different moments", measured_apart,
      is_mode}};
 
-// The rows that ran, in lists of those that are alike but for such fields.
+// Groups the rows that ran, by index: those of a group differ only in fields that `except` allows.
 std::vector<std::vector<std::size_t>> alike(std::span<const ResultRow> rows,
                                             bool (*except)(const RunField&)) {
   std::map<std::string, std::vector<std::size_t>> lists;

@@ -7,8 +7,8 @@
 
 namespace tracestep {
 
-// How many of the row's samples each process, or each visit of a round, took; empty: all are of
-// one.
+// Returns how many of the row's samples each process, or each visit of a round, took; empty: all
+// are of one.
 std::vector<double> counts_in(const ResultRow& row);
 
 std::optional<Verdict> too_few_samples(const ResultRow& row);
@@ -18,7 +18,7 @@ std::optional<Verdict> unsteady(const ResultRow& row);
 std::optional<Verdict> drifting(const ResultRow& row);
 std::optional<Verdict> criterion_not_met(const ResultRow& row);
 
-// True if the device computes numbers; false: the row's times say nothing.
+// True if the row's device computes numbers; false: the row's times say nothing.
 bool computes(const ResultRow& row);
 
 // Reports recorded steps that take noticeably longer than plain ones.
@@ -41,8 +41,8 @@ std::optional<Verdict> overlapping_kernels(const ResultRow& row);
 // `_bound` and `_bytes` (of one launch), is the highest of all kernels that take a share of the
 // time. A memory ceiling that a cache explains gives a note only.
 std::optional<Verdict> above_the_roof(const ResultRow& row);
-// The percentage of a memory ceiling that remains if a launch reads from the largest cache, and
-// leaves in it, as much as the cache holds.
+// Returns the percentage of a memory ceiling that remains if a launch reads from the largest cache,
+// and leaves in it, as much as the cache holds.
 double beyond_caches(double roof_percent, double launch_bytes);
 
 }  // namespace tracestep

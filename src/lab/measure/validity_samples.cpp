@@ -15,14 +15,14 @@
 namespace tracestep {
 namespace {
 
-// The first sample divided by the median of the others; 0: unknown.
+// Returns the first sample divided by the median of the others; 0: unknown.
 double first_over_rest(const std::vector<double>& samples) {
   if (samples.size() < 3) return 0;
   const double rest = median_of(std::span(samples).subspan(1));
   return rest > 0 ? samples[0] / rest : 0;
 }
 
-// How many processes, or visits of rounds, took the samples.
+// Returns how many processes, or visits of rounds, took the row's samples; at least 1.
 std::size_t visits_of(const ResultRow& row) {
   return std::max<std::size_t>(counts_in(row).size(), 1);
 }

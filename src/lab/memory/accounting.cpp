@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::int64_t kFloat = 4;
 
-// The peak with backward. `held`: how many sets of tensors of the weights' size are alive all the
-// time. Gradients are one more: alive with the graph if they are kept; else they grow while the
-// graph is freed.
+// Returns the peak with backward. `held`: how many sets of tensors of the weights' size are alive
+// all the time. Gradients are one more: alive with the graph if they are kept; else they grow while
+// the graph is freed.
 AccountedPeak with_backward(std::int64_t held, std::int64_t p, std::int64_t graph, bool kept) {
   const std::int64_t fixed = kFloat * held, all = kFloat * (held + 1);
   if (kept) return {all * p + graph, fmt::format("{}·{} + {}", all, grouped(p), grouped(graph))};

@@ -25,8 +25,8 @@ struct AccountedPeak {
   std::string formula;  // The formula with this cell's numbers.
 };
 
-// The peak in float32, without temporaries. `forward` holds the weights and the live graphs;
-// `forward-backward` holds one graph and the gradients as they are made (all of them if
+// Returns the peak in float32, without temporaries. `forward` holds the weights and the live
+// graphs; `forward-backward` holds one graph and the gradients as they are made (all of them if
 // kept_gradients); `step` also holds AdamW's states. Throws Error{kUsage} for inference and for
 // other precisions, which have no closed form here.
 AccountedPeak accounted_peak(const RunSpec& step, const Accounting& as);

@@ -24,7 +24,7 @@ bool is_under(const Node& node, std::string_view component) {
 
 constexpr std::int64_t kNotKnown = -1;
 
-// A value from before backward, and its readers there.
+// A value from before backward, and the nodes of backward that read it.
 struct Load {
   const Program& program;
   ValueId value;  // the base: what owns the bytes
@@ -42,7 +42,7 @@ struct Load {
   }
 };
 
-// True for a value from before backward; masks and tables are made where they are read instead.
+// True if a value is from before backward; masks and tables are made where they are read instead.
 bool comes_from_forward(const Program& program, ValueId value) {
   const NodeId producer = program.value(value).producer;
   if (producer == kNoNode) return true;
@@ -108,7 +108,7 @@ std::string counted(const std::vector<Load>& loads) {
                      is_known ? fmt::format(", {} of them full size", full) : "");
 }
 
-// Backward of one layer, and the bytes that are alive around it.
+// Backward of one block: its nodes, and the bytes that are alive before and after it.
 struct Slope {
   std::string block;
   NodeId first = kNoNode, last = kNoNode;
@@ -139,7 +139,7 @@ Slope stretch_of(const MemoryRun& run, std::string block) {
   return out;
 }
 
-// The blocks of the model, the last first.
+// Returns the blocks of the model, the last first.
 std::vector<std::string> blocks_backwards(const Program& program) {
   std::vector<std::string> out;
   for (const Node& node : program.nodes) {

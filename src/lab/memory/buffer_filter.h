@@ -26,7 +26,7 @@ struct BufferFilter {
 // An empty component is in every path.
 bool is_part_of(std::string_view component, std::string_view path);
 
-// The names that people give categories and phases: "optimizer_states", "backward".
+// Returns the names that people give categories and phases: "optimizer_states", "backward".
 std::vector<std::string> category_names();
 Category category_named(std::string_view name);  // The category with one of category_names().
 

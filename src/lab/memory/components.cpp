@@ -11,8 +11,8 @@
 namespace tracestep {
 namespace {
 
-// The group of a buffer. Every result of forward is an activation, saved for backward or not, as
-// precisions differ in what they save; temporaries of backward or the optimizer are none.
+// Names the group of a buffer. Every result of forward is an activation, saved for backward or not,
+// as precisions differ in what they save; temporaries of backward or the optimizer are none.
 std::string group_of(const MappedBuffer& buffer) {
   const bool is_of_forward = buffer.phase == Phase::kForward || buffer.phase == Phase::kRecompute;
   const bool is_activation = buffer.category == Category::kTemporary && is_of_forward;

@@ -34,7 +34,7 @@ struct Letters {
   std::int64_t bhtt() const { return b * h * t * t; }
 };
 
-// Bytes of the first forward value whose path ends so and whose element count is this.
+// Returns the bytes of the first forward value of `count` elements whose path ends with `path`.
 std::optional<std::int64_t> bytes_of_value(const Program& program, std::string_view path,
                                            std::int64_t count) {
   for (const Node& node : program.nodes) {
@@ -78,7 +78,7 @@ std::int64_t role_bytes(const Program& program, LeafKind kind) {
   return out;
 }
 
-// The vocabulary with the rows of padding behind the narrow copy of the head (passes/pad.cpp).
+// Returns the vocabulary with the rows of padding behind the head's narrow copy (passes/pad.cpp).
 std::int64_t padded_vocabulary(const Program& program, std::int64_t vocab) {
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
@@ -91,7 +91,7 @@ struct SavedHere {
   std::int64_t total = 0, per_layer = 0;
 };
 
-// Adds up what is saved. `per_layer`: what the last layer made, without its input but with its
+// Adds up the bytes saved for backward. `per_layer`: those of the last layer, not its input but its
 // result, which the norm after it reads; the first layer would add the mask that all share.
 SavedHere saved_of(const Program& program, std::int64_t layers) {
   SavedHere out;
@@ -149,7 +149,7 @@ class Rows {
         measured(Category::kParameter));
   }
 
-  // The bytes of AdamW's m and v together, for each parameter.
+  // Returns the bytes of AdamW's m and v together, for each parameter.
   std::int64_t state_bytes() const {
     switch (step_.optimizer.moments) {
       case Moments::kF32: return 8;
@@ -160,7 +160,7 @@ class Rows {
   }
 
   static constexpr const char* kScales = " + 8·(blocks of 128)";
-  // The number of blocks of moments in 8 bits, each with a float32 scale in m and in v.
+  // Returns the number of blocks of moments in 8 bits, each with a float32 scale in m and in v.
   std::int64_t scaled_blocks() const {
     std::int64_t out = 0;
     if (step_.optimizer.moments != Moments::k8Bit) return out;

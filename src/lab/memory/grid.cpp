@@ -51,7 +51,7 @@ Json largest_json(const MemoryRun& run) {
   return out;
 }
 
-// Bytes of a tensor of the residual stream, as the program has it: the embedding's result.
+// Returns the bytes of a tensor of the residual stream in the program: the embedding's result.
 std::int64_t residual_bytes(const Program& program) {
   for (const Node& node : program.nodes) {
     if (node.origin().path == scope::kEmbedding && node.origin().phase == Phase::kForward &&
@@ -62,7 +62,7 @@ std::int64_t residual_bytes(const Program& program) {
   return 0;
 }
 
-// The bytes saved for backward, but for narrow copies of weights, which have their own column.
+// Returns the bytes saved for backward, without narrow copies of weights, which have a column.
 std::int64_t saved_activation_bytes(const Program& program) {
   std::int64_t out = 0;
   for (const Saved& saved : saved_for_backward(program)) {
@@ -79,7 +79,7 @@ struct PeakRow {
   const MemoryRun& run() const { return cell.run; }
   const RunSpec& step() const { return cell.run.spec.step; }
   std::int64_t predicted() const { return run().predicted_peak_bytes; }
-  // The bytes as a cell, which is empty where the run has no program.
+  // Returns the bytes as a cell, which is empty where the run has no program.
   Json when_planned(std::int64_t bytes) const { return when(run().has_program(), bytes); }
   bool is_measured() const { return run().measured && run().status == Status::kOk; }
   bool fits() const {
@@ -142,7 +142,7 @@ Column shown_if(bool shown, Column column) {
   return column;
 }
 
-// The columns of the host's bytes. `shown`: whether any step has some.
+// Returns the columns of the host's bytes. `shown`: whether any step has some.
 Fields<PeakRow> host_byte_fields(bool shown) {
   return {{shown_if(shown, col::host_bytes("what the step keeps there, from the program alone")),
            [](PeakRowRef r) { return host_bytes(r.run().program); }},
@@ -151,7 +151,7 @@ Fields<PeakRow> host_byte_fields(bool shown) {
            [](PeakRowRef r) { return when(r.is_measured(), r.run().host_bytes); }}};
 }
 
-// The columns of a formula's peak. `shown`: whether such a formula decides the status.
+// Returns the columns of a formula's peak. `shown`: whether such a formula decides the status.
 Fields<PeakRow> accounted_fields(bool shown) {
   return {{shown_if(shown, bytes_column("accounted_bytes", "accounted",
                                         "the peak by the formula, which decides the status")),

@@ -24,8 +24,8 @@ std::int64_t unix_ns() {
       .count();
 }
 
-// For each node the index of its workspace among the map's buffers; -1: it has none. The map lists
-// workspaces after the planned buffers, in the order of the nodes.
+// Returns for each node the index of its workspace among the map's buffers; -1: it has none. The
+// map lists workspaces after the planned buffers, in the order of the nodes.
 std::vector<int> workspaces_of(const MemoryRun& run) {
   std::vector<int> out(run.program.nodes.size(), -1);
   for (std::size_t b = run.buffer_plan.buffers.size(); b < run.map.buffers.size(); ++b) {
@@ -34,8 +34,8 @@ std::vector<int> workspaces_of(const MemoryRun& run) {
   return out;
 }
 
-// Matches blocks with buffers. A node requests its buffers in the plan's order and then its
-// workspace; a request outside a step is a leaf, identified by its name.
+// Finds for each recorded block the planned buffer in it. A node requests its buffers in the plan's
+// order and then its workspace; a request outside a step is a leaf, identified by its name.
 class Matcher {
  public:
   explicit Matcher(MemoryRun& run)
@@ -78,7 +78,7 @@ class Matcher {
   std::map<std::uint64_t, std::size_t> open_;
 };
 
-// Walks the nodes and the events of the step side by side.
+// Finds each node's fullest moment; walks the nodes and the events of the step side by side.
 void find_moments(MemoryRun& run) {
   const auto& nodes = run.program.nodes;
   std::vector<std::int64_t> predicted(nodes.size() + 1, 0);
@@ -205,7 +205,7 @@ class Runner {
     run_.event_ns = event_cost_ns();
   }
 
-  // The time of a clock reading and an append, which is what recording adds per event.
+  // Measures the time of a clock reading and an append, which is what recording adds per event.
   static double event_cost_ns() {
     constexpr int kEvents = 100'000;
     Recorder events({.memory = true});

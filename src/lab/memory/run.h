@@ -112,12 +112,12 @@ MemoryRun predict_memory(const RunSpec& spec, const DeviceTraits& traits);
 // cells does not keep it.
 void add_program(MemoryRun& run, const DeviceTraits& traits);
 
-// The result for a step whose memory budget no recomputation meets: it is out of memory, its
-// predicted peak is the least one that was found, and it has no program.
+// Returns the result for a step whose memory budget no recomputation meets: it is out of memory,
+// its predicted peak is the least one that was found, and it has no program.
 MemoryRun run_beyond_budget(const RunSpec& spec, const BudgetNotMet& error);
 
-// A sentence for each block or buffer without a partner, or with a size or lifetime other than
-// predicted. Empty when the prediction is exact for every buffer.
+// Returns a sentence for each block or buffer without a partner, or with a size or lifetime other
+// than predicted. Empty when the prediction is exact for every buffer.
 std::vector<std::string> surprises(const MemoryRun& run);
 
 }  // namespace tracestep

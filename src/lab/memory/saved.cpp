@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// FLOPs that a machine does in the time of moving a byte, where no times are known.
+// The FLOPs that a machine does in the time of moving a byte, used if no times are known.
 constexpr std::int64_t kFlopsPerByte = 10;
 
 // The cost of recomputing values, added up.
@@ -97,7 +97,7 @@ const char* const kHow =
     "computing a value again runs every kernel back to what is kept anyway: saved values, weights "
     "and inputs; views cost nothing";
 
-// A row for consecutive layers that save the same.
+// A row for consecutive blocks of the model that save the same.
 struct Block {
   std::string first, last;
   std::int64_t blocks = 1, values = 0, bytes = 0;  // values and bytes of one

@@ -217,7 +217,7 @@ Table holder_table(const MemoryCell& cell) {
 
 namespace {
 
-// A buffer and the block it was; nullptr: nothing was measured.
+// A buffer, and the recorded block that held it; nullptr: nothing was measured.
 struct BufferRow {
   const MemoryRun& run;
   std::int64_t index;

@@ -28,87 +28,87 @@ std::string label_of(const MemoryCell& cell);
 // it is first read.
 std::string source_of(const Program& program, const MappedBuffer& buffer);
 
-// The component and op under which tables sum up a buffer: all layers together, and AdamW's states
-// of all layers by kind ("ffn.w1", "adamw.m").
+// Returns the component and op under which tables sum up a buffer: all layers together, and AdamW's
+// states of all layers by kind ("ffn.w1", "adamw.m").
 std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 
 // --- of several cells -------------------------------------------------------------------------
-// A row for each cell, with the peak, predicted and measured; its ratio to fp32; the bytes of the
-// weights' narrow copies; and one tensor of the residual stream.
+// Makes a table with a row for each cell, with the peak, predicted and measured; its ratio to fp32;
+// the bytes of the weights' narrow copies; and one tensor of the residual stream.
 Table peak_table(std::span<const MemoryCell> cells);
-// Rows: cells; columns: bytes of each category at the peak.
+// Makes a table of cells by category: the bytes at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
-// Rows: cell, component and group (its weights, their gradients, its activations, …); columns: the
-// largest buffer, its op and source line, and the difference to the same in fp32, if that is in the
-// grid.
+// Makes a table with a row for each cell, component and group (its weights, their gradients, its
+// activations, …): the largest buffer, its op and source line, and the difference to the same in
+// fp32, if that is in the grid.
 Table component_table(std::span<const MemoryCell> cells, const BufferFilter& filter = {});
 
 // --- of one cell --------------------------------------------------------------------------------
-// Rows: categories; columns: at the peak, predicted and measured, and the most at any moment.
+// Makes a row for each category: at the peak, predicted and measured, and the most at any moment.
 Table category_table(const MemoryCell& cell);
-// A row for each phase: the highest total while it runs, and the node that runs at that moment.
+// Makes a row for each phase: its highest total, and the node that runs at that moment.
 Table phase_table(const MemoryCell& cell);
-// A row for each of the largest buffers, with path, op, source line and why it is alive.
+// Makes a row for each of the largest buffers, with path, op, source line and why it is alive.
 Table largest_table(const MemoryCell& cell, std::size_t count = 10,
                     const BufferFilter& filter = {});
-// A row for each component, op and category at the peak, with layers added up; the smallest ones
-// share a row. The rows add up to the peak.
+// Makes a table with a row for each component, op and category at the peak, with layers added up;
+// the smallest ones share a row. The rows add up to the peak.
 Table holder_table(const MemoryCell& cell);
-// Rows: every buffer of the step, predicted and measured, with its lifetime.
+// Makes a table with a row for every buffer of the step, predicted and measured, with its lifetime.
 Table buffer_table(const MemoryCell& cell, const BufferFilter& filter = {});
-// Rows: from the bytes that the program requested to those that the allocator reserved, with every
-// byte of the difference explained, and the cost of recording. Columns are empty where nothing was
-// measured.
+// Makes rows from the bytes that the program requested to those that the allocator reserved, with
+// every byte of the difference explained, and the cost of recording. Columns are empty where
+// nothing was measured.
 Table contract_table(const MemoryCell& cell);
-// A row for each of several stretches of the step, with its highest moment; `rows` = 0: one row per
-// node.
+// Makes a table with a row for each of `rows` stretches of the step, with its highest moment;
+// `rows` = 0: one row per node.
 Table timeline_table(const MemoryCell& cell, std::size_t rows = 40);
 
-// A row for each node that runs: the bytes of each category at its fullest moment, by the program,
-// which add up to the total, and the measured total beside them.
+// Makes a table with a row for each node that runs: the bytes of each category at its fullest
+// moment, by the program, which add up to the total, and the measured total beside them.
 Table stack_table(const MemoryCell& cell);
 
 // --- what one cell saves for backward ------------------------------------------------------------
 
-// Rows: component and op, layers added up, and the total; columns: bytes, share, and the cost of
-// recomputing them.
+// Makes a table with a row for each component and op, layers added up, and the total: bytes saved
+// for backward, their share, and the cost of recomputing them.
 Table saved_by_op_table(const MemoryCell& cell);
-// Rows: blocks ("layers.0" to "layers.31" in one row when they save the same), values outside all
-// blocks, and the total.
+// Makes a table with a row for each block ("layers.0" to "layers.31" in one row when they save the
+// same), values outside all blocks, and the total.
 Table saved_by_block_table(const MemoryCell& cell);
-// Rows: every saved value with its readers, its lifetime and the cost of recomputing it; the
-// cheapest per byte first.
+// Makes a table with a row for every saved value with its readers, its lifetime and the cost of
+// recomputing it; the cheapest per byte first.
 Table ledger_table(const MemoryCell& cell);
 
 // --- backward ------------------------------------------------------------------------------------
 
-// A row for each value from before backward that backward reads in the filter's component, in the
-// order of first reading: its maker, type, bytes, whether it is as large as the residual stream,
-// and the reader.
+// Makes a table with a row for each value from before backward that backward reads in the filter's
+// component, in the order of first reading: its maker, type, bytes, whether it is as large as the
+// residual stream, and the reader.
 Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
-// A row for each block: the bytes alive before and after its backward, the bytes that its backward
-// freed, and the bytes of its gradients, beside the program's figures.
+// Makes a table with a row for each block: the bytes alive before and after its backward, the bytes
+// that its backward freed, and the bytes of its gradients, beside the program's figures.
 Table gradient_slope_table(const MemoryCell& cell);
 
-// A table of the work that backward repeats, and the bytes kept for that; no row if there is none.
+// Makes a table of the work that backward repeats, and the bytes kept for that; no row without any.
 Table recompute_table(const MemoryCell& cell);
-// Bytes that are kept only as inputs of recomputed nodes, without weights and inputs of the step.
+// Returns the bytes kept only as inputs of recomputed nodes, without weights and the step's inputs.
 std::int64_t held_for_recompute(const Program& program);
 
-// The cell of the grid that differs only by being in fp32; nullptr: the grid has none.
+// Returns the cell that differs from `of` only by being in fp32; nullptr: the grid has none.
 const MemoryCell* in_fp32(std::span<const MemoryCell> cells, const MemoryCell& of);
 
-// The closed forms of docs/memory.md evaluated for a cell, beside the program's and the measured
+// Evaluates the closed forms of docs/memory.md for a cell, beside the program's and the measured
 // bytes. Rows: quantities; columns: formula, formula with numbers, bytes by the formula, by the
 // program and measured, and the difference in percent. Formulas that hold for a single number
 // format are left out under autocast.
 Table formula_table(const MemoryCell& cell);
 
-// The elements that one layer saves for backward, and the bytes that are saved once outside the
-// layers.
+// Return the elements that one layer saves for backward, and the bytes that are saved once outside
+// the layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
-// How many elements the course's PyTorch code saves of a layer, with `scores` tensors of B·H·T².
+// Returns the elements that the course's PyTorch code saves of a layer; `scores`: tensors of BHT².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 
 }  // namespace tracestep

@@ -30,7 +30,7 @@ CategoryTotals predicted_totals(const MemoryRun& run);
 // Adds up the bytes by the recorded events.
 CategoryTotals measured_totals(const MemoryRun& run);
 
-// Indices of the largest buffers of the whole step; of equal ones the earliest.
+// Returns the indices of the largest buffers of the whole step; of equal ones the earliest.
 std::vector<std::size_t> largest_buffers(const MemoryMap& map, std::size_t count);
 
 // Says a category in words: "optimizer state".
@@ -51,7 +51,7 @@ class Holders {
   // Adds a block's bytes to its holder. `buffer` is nullptr for a block that was not predicted.
   void add(const MappedBuffer* buffer, std::int64_t bytes);
 
-  // Rows for the `most` largest holders, then one row for the others ("12 more").
+  // Returns rows for the `most` largest holders, then one row for the others ("12 more").
   std::vector<Holder> rows(std::size_t most) const;
   std::int64_t bytes() const { return bytes_; }
   std::int64_t buffers() const { return buffers_; }

@@ -18,8 +18,8 @@
 namespace tracestep {
 namespace {
 
-// More than the caches of any device here hold: reading so much and writing as much again leaves
-// nothing of what they held.
+// The elements of the array by which caches are swept, larger than those of any device here:
+// reading it and writing as much leaves nothing of what they held.
 constexpr std::int64_t kSweptElements = std::int64_t{32} << 20;
 constexpr const char *kSwept = "swept", *kUpstream = "upstream";
 
@@ -107,7 +107,7 @@ OpText call_of(const OpSpec& spec) {
   return call;
 }
 
-// The program of the call; floating operands are parameters, so that they have gradients.
+// Builds the program of the call; floating operands are parameters, so that they have gradients.
 Program forward_graph(const OpSpec& spec, bool& has_gradient) {
   const OpText call = call_of(spec);
   Builder b(call.op->name);

@@ -35,20 +35,20 @@ struct OpSpec {
 // Names a cell in tables and notes: "matmul 512x64+64x256 fp32 cold".
 std::string label_of(const OpSpec& spec);
 Json key_of(const OpSpec& spec);
-// The relative time of a visit: the elements of the operands.
+// Returns the relative time of a visit: the elements of the operands.
 double visit_weight(const OpSpec& spec);
 
 // Throws Error{kUsage} naming "op", "shape" or the op: for text that is no call, for a view (it
 // launches nothing), for a collective, and for operands that the op does not accept.
 void check_op(const OpSpec& spec);
-// The program after all passes. Without a gradient rule the op has only a forward part.
+// Returns the program after all passes; an op without a gradient rule has only a forward part.
 PartsProgram op_program(const OpSpec& spec, const Device& device);
 
 struct OpResult : PartsResult {
   OpSpec spec;
 };
 OpResult visit(const DeviceFactory& make_device, const OpSpec& spec, const StopSignal* stop);
-// The times of forward; empty if the cell failed.
+// Returns the times of forward; empty if the cell failed.
 std::vector<double> beside_samples(const OpResult& result);
 
 // The FLOPs and bytes of a part's kernels and their least times. A kernel takes at least the time
@@ -61,8 +61,8 @@ struct OpWork {
 };
 OpWork work_of(const PartsProgram& program, const Ceilings& ceilings);
 
-// A row for each part of each cell, judged by the validity checker. `work`: the work of each
-// result, in the same order.
+// Makes a table with a row for each part of each cell, judged by the validity checker. `work`: the
+// work of each result, in the same order.
 Table op_table(std::span<const OpResult> results, std::span<const OpWork> work,
                const Json& environment);
 

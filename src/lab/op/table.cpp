@@ -21,7 +21,7 @@ struct OpRow {
   TimedSamples samples{part.samples_ms, r.visits, true};
 
   bool is_timed() const { return ok && r.computes && part.busy_ms > 0; }
-  // A count per second of the kernels' own time, in `unit`s; null if it was not timed.
+  // Returns a count per second of the kernels' own time, in `unit`s; null if it was not timed.
   Json per_second(double count, double unit) const {
     return when(is_timed() && count > 0, count / part.busy_ms * 1e3 / unit);
   }
@@ -96,7 +96,7 @@ Fields<OpRow> op_fields() {
   return out.add(verdict_column(), [](R) { return Json(); });
 }
 
-// The rows under the names that the checker knows; parts of different calls are not compared.
+// Returns the rows with the cells that the checker reads; different calls are not compared.
 std::vector<ResultRow> judged_rows(const Table& table, std::span<const OpRow> rows,
                                    const Json& environment) {
   std::vector<ResultRow> out;

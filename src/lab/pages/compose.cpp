@@ -19,7 +19,7 @@ using Row = Evidence::Row;
 
 constexpr std::size_t kMostLines = 8;
 
-// The unit of a cell's number, by the name of its column.
+// Returns the unit of a cell's number, by the name of its column.
 std::string_view unit_of(std::string_view column, const Json& cell) {
   if (column == "ms" || column.ends_with("_ms")) return "ms";
   if (column == "bytes" || column.ends_with("_bytes")) return "bytes";
@@ -32,8 +32,8 @@ double number_or(const Json* cell, double otherwise) {
   return is_number ? cell->as_double() : otherwise;
 }
 
-// The page itself says that there is no answer, or rows cannot be told apart; nothing is missing
-// that another text could do without.
+// Thrown where the page itself says that there is no answer, or rows cannot be told apart; after
+// any other Unsupported, another text of the page may do without what is missing.
 class Refusal : public Unsupported {
  public:
   using Unsupported::Unsupported;
@@ -97,7 +97,7 @@ class Composer {
     out += text;
   }
 
-  // Leaves the chart out where a row that it names is missing.
+  // Adds a chart; leaves it out where a row that it names is missing.
   void add_chart(const Drawing& drawing, Composed& out) {
     const std::vector<RowRef> before = evidence_.used();
     try {
@@ -162,7 +162,7 @@ class Composer {
     out.lines = std::move(found);
   }
 
-  // The rows from which the text was read and the first of the others, in their order.
+  // Returns kMostLines rows at most: those from which the text was read, and the first others.
   static std::vector<Row> shortened(std::span<const Row> rows, std::span<const RowRef> read) {
     const auto is_read = [&](const Row& row) {
       return std::ranges::any_of(read, [&](const RowRef& ref) { return row.is(ref); });
@@ -240,7 +240,7 @@ class Composer {
     return from[static_cast<std::size_t>(best - keys.begin())];
   }
 
-  // The rows that meet the conditions; throws Unsupported when there are none.
+  // Returns the rows that meet the conditions; throws Unsupported when there are none.
   std::vector<Row> candidates(const Selection& s) {
     Evidence::Where where;
     std::vector<std::string> others;
@@ -352,7 +352,7 @@ class Composer {
     return cell == nullptr || *cell != unwanted;
   }
 
-  // The value of a formula over columns of the row and figures; -inf where a cell has no number.
+  // Returns a formula's value over columns of the row and figures; -inf where a cell has no number.
   double key_of(std::string_view formula, const Row& row) {
     const std::vector<RowRef> before = evidence_.used();
     bool is_missing = false;
@@ -435,7 +435,7 @@ class Composer {
     if (found == outcome.cases.end()) return {};
     return said(found->second, &relation);
   }
-  // Fills in the words; throws Refusal if they say that there is no answer.
+  // Fills the figures into the words; throws Refusal if these say that there is no answer.
   Text said(std::string_view words, const Relation* relation = nullptr) {
     constexpr std::string_view kNone = "No answer: ";
     const bool is_none = words.starts_with(kNone);
@@ -466,16 +466,16 @@ class Composer {
     note_difference(left, right, difference_from(out, left.value, low, high));
     return out;
   }
-  // How far a number may move before it is said otherwise, relative to it: to the nearer end of a
-  // range that it lies outside of, or half the width of one that it lies in. Infinite where noise
-  // is said to leave it open.
+  // Returns how far a number may move before it is said otherwise, relative to it: to the nearer
+  // end of a range that it lies outside of, or half the width of one that it lies in. Infinite
+  // where noise is said to leave it open.
   static double difference_from(const Relation& relation, double value, double low, double high) {
     if (relation.is(Ordering::kEqual) && low + high > 0) return (high - low) / (high + low);
     if (relation.is(Ordering::kLess) && low > 0) return (low - value) / low;
     if (relation.is(Ordering::kMore) && value > 0) return (value - high) / value;
     return std::numeric_limits<double>::infinity();
   }
-  // Keeps the smallest difference between two numbers of which noise may move one.
+  // Notes the difference between two numbers, of which the smallest is kept, if noise may move one.
   void note_difference(const Quantity& left, const Quantity& right, double difference) {
     const bool is_measured = left.low < left.high || right.low < right.high;
     if (is_measured) least_difference_ = std::min(least_difference_, difference);

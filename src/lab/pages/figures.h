@@ -12,7 +12,7 @@
 
 namespace tracestep::pages {
 
-// Columns: what, its formula, the formula with numbers, the value as text, as number and its unit.
+// Makes a table for figures: what, formula, formula with numbers, value as text and number, unit.
 Table figure_table(std::string name);
 // Adds a row for the figure and returns its value. Throws Unsupported if the formula has no value.
 Quantity add_figure(Table& table, const Figure& figure, const Scope& scope);

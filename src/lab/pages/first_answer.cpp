@@ -11,14 +11,14 @@
 namespace tracestep::pages {
 namespace {
 
-// The command's name in a schema: "bench" of "tracestep.bench/1".
+// Returns the command's name in a schema: "bench" of "tracestep.bench/1".
 std::string_view short_name(std::string_view schema) {
   const std::size_t dot = schema.find('.');
   if (dot != std::string_view::npos) schema.remove_prefix(dot + 1);
   return schema.substr(0, schema.find('/'));
 }
 
-// The pages of a file of commands/.
+// Returns the pages of a file of commands/; empty: there is no such file.
 std::span<const Page> pages_of(std::string_view file) {
   static const auto all = [] {
     std::map<std::string, std::vector<Page>, std::less<>> out;
@@ -35,7 +35,7 @@ bool is_of_command(const Page& page) {
   return page.head.size() == 3 && page.head[1] == "command";
 }
 
-// The kind of a table, which its name begins with: "kernels" of "kernels@small context 128 step".
+// Returns a table's kind, as its name begins: "kernels" of "kernels@small context 128 step".
 std::string_view kind_of(const Table& table) {
   return std::string_view(table.name).substr(0, table.name.find('@'));
 }
@@ -95,7 +95,7 @@ std::optional<std::string> sentence_of(const Page& page, std::span<const Table> 
   }
 }
 
-// The table of this kind that has rows, else the first that has some.
+// Names the first table of this kind that has rows, else the first table that has some.
 std::string main_table(std::string_view kind, std::span<const Table> tables) {
   const Table* first = nullptr;
   for (const Table& table : tables) {

@@ -29,7 +29,7 @@ Quantity power(const Quantity& base, const Quantity& exponent) {
                          fmt::format("({} ^ {})", base.formula, exponent.formula));
 }
 
-// A column of the rows of a name.
+// A column, in the rows for which a name of the page stands.
 struct OfRows {
   Rows rows;
   std::string name;
@@ -80,7 +80,7 @@ class Parser {
   }
 
  private:
-  // The next character that is no space; spaces stay in the text with numbers, as people want them.
+  // Takes spaces, which stay in the text with numbers, and returns the next character; 0: the end.
   char next() {
     while (rest_.starts_with(' ')) take(1);
     return rest_.empty() ? '\0' : rest_.front();

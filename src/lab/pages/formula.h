@@ -56,7 +56,7 @@ struct Evaluated {
 // finite.
 Evaluated evaluate(std::string_view formula, const Scope& scope);
 
-// Up to seven digits, whole numbers with all of theirs: "3,406,809,600", "0.01000214", "1.5e-05".
+// Writes up to seven digits, or all of a whole number: "3,406,809,600", "0.01000214", "1.5e-05".
 std::string plain_number(double value);
 
 }  // namespace tracestep

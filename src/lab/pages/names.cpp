@@ -9,7 +9,7 @@
 namespace tracestep::pages {
 namespace {
 
-// The table that a name of rows stands for; empty: a name of no rows.
+// Returns the table of the rows that a name stands for; empty: it stands for no rows.
 std::string table_of(const Page& page, const std::map<std::string, Selection>& more,
                      const std::string& name, int depth = 0) {
   if (depth > 8) return {};

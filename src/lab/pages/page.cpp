@@ -278,7 +278,7 @@ class Reader {
     }
   }
 
-  // Adds clauses that many pages end with. `table`: its rows are those beside which others ran.
+  // Adds a clause: of other programs beside rows of `table` ("Company"), or of threads and cores.
   void add_clause(const std::string& label, const std::string& table) {
     if (page().selection("here") == nullptr) read("- here: machine");
     if (label == "Company") {

@@ -60,7 +60,7 @@ struct Outcome {
   std::map<Ordering, std::string> cases = {};
 };
 
-// A line that is printed for each row of a selection.
+// A row of an answer's small table, printed for each row of a selection.
 struct Lines {
   std::string row = {}, rows = {};
   std::vector<std::pair<std::string, Selection>> beside = {};
@@ -98,13 +98,13 @@ struct Page {
   int line_count = 0;
 
   const Figure* figure(std::string_view name) const;
-  // The text with this label; empty if there is none.
+  // Returns the text with this label; empty if there is none.
   std::string text(std::string_view label) const;
   const Selection* selection(std::string_view name) const;
   const Outcome* phrase(std::string_view name) const;
 };
 
-// The parts between separators, without blanks around them.
+// Returns the parts between separators, without blanks around them.
 std::vector<std::string> split(std::string_view text, std::string_view separator);
 
 // Parses the pages of a file. CHECKs their form and names the page that is wrong.
@@ -123,8 +123,8 @@ struct Template {
 };
 Template template_of(std::string_view text);
 
-// Every table and column that a page names, as ("cells", "flops"); a table without a column comes
-// from a selection. A test uses it to find pages that name what no experiment declares.
+// Returns every table and column that a page names, as ("cells", "flops"); a table without a column
+// comes from a selection. A test uses it to find pages that name what no experiment declares.
 std::vector<std::pair<std::string, std::string>> names_in(const Page& page);
 
 }  // namespace tracestep::pages

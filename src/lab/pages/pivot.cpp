@@ -18,7 +18,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// The cell as the writers for people format it.
+// Returns the cell's text and unit, as the writers for people format it.
 std::string displayed(const Column& column, const Json& cell) {
   Table alone{.columns = {column}};
   alone.columns[0].data_only = alone.columns[0].if_varies = false;
@@ -34,8 +34,8 @@ bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
   return status != nullptr && words_of(*status) == "oom";
 }
 
-// The text that stands for a row; empty: none. Predicted bytes are shown even if they do not fit,
-// with a mark; a time of what ran out of memory is "OOM".
+// Returns the text that stands for a row; empty: none. Predicted bytes are shown even if they do
+// not fit, with a mark; a time of what ran out of memory is "OOM".
 std::string value_of(const Table& table, const std::vector<Json>& row, std::string_view name) {
   const Json* value = cell_in(table, row, name);
   const bool is_out = is_out_of_memory(table, row);
@@ -54,7 +54,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == text.npos && text.size() < 18;
 }
 
-// Sorts in the order in which they came; where all of one place are numbers, by their size.
+// Sorts by size where `get` returns numbers for all; else leaves the order as it is.
 template <class T, class Get>
 void sort_numbers(std::vector<T>& all, Get get) {
   if (!std::ranges::all_of(all, [&](const T& each) { return is_number(get(each)); })) return;
@@ -72,7 +72,7 @@ struct Entry {
   const std::vector<Json>* row;
   std::string across, value;
 
-  // The cell in words; empty also if the table has no such column.
+  // Returns the cell in words; empty also if the table has no such column.
   std::string text(std::string_view column) const {
     const Json* cell = cell_in(*table, *row, column);
     return cell == nullptr ? "" : words_of(*cell);
@@ -84,7 +84,7 @@ struct Entry {
   }
 };
 
-// The keys that tell what a row is of, without columns that just name each row.
+// Returns the keys that tell what a row is of, without columns that just name each row.
 Keys keys_of(const Table& table) {
   Keys out;
   for (const Column& column : table.columns) {
@@ -161,7 +161,7 @@ bool follows_from_across(const std::vector<Entry>& entries, const std::string& k
   });
 }
 
-// The keys in which cells of one row would differ, besides the one across.
+// Returns the keys in which entries of one row of the pivot would differ, besides the one across.
 Keys keys_within_rows(const Pivot& pivot, const std::vector<Entry>& entries) {
   Keys out;
   std::map<Keys, const Entry*> first;

@@ -33,11 +33,11 @@ struct Pivot {
 // no table has these columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 
-// The cell of a column in a row of the table; nullptr if the table does not have the column.
+// Returns the cell of a column in a row of the table; nullptr if the table has no such column.
 const Json* cell_in(const Table& table, const std::vector<Json>& row, std::string_view column);
-// A text without quotes, another value as JSON, and an empty cell as "".
+// Returns a text without quotes, another value as JSON, and an empty cell as "".
 std::string words_of(const Json& cell);
-// The numbers of a list; empty if the value is no list of numbers.
+// Returns the numbers of a list; empty if the value is no list of numbers.
 std::vector<double> numbers_in(const Json& list);
 
 }  // namespace tracestep::pages

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kColumns = AttentionPlan::kWidestStrip, kRows = AttentionPlan::kTallestStrip;
 
-// Which keys the queries see.
+// Which keys the queries of an attention see: all, or, if causal, the latest in a window.
 struct View {
   std::int64_t queries, keys, window;
   bool causal;
@@ -21,7 +21,7 @@ struct View {
         window(attrs.integer("window") > 0 ? attrs.integer("window") : s.keys),
         causal(attrs.flag("causal")) {}
 
-  // The place behind the last key that a query sees; the last query sees the last key.
+  // Returns the place behind the last key that a query sees; the last query sees the last key.
   std::int64_t end(std::int64_t query) const {
     return causal ? std::clamp<std::int64_t>(query + 1 + keys - queries, 0, keys) : keys;
   }
@@ -30,8 +30,8 @@ struct View {
   }
 };
 
-// How many keys before `end` a block of keys [first, first + count) has, in whole rows of tiles.
-// Keys that a window hides count, as they are computed where the panel sees others of the block.
+// Returns how many keys before `end` the block [first, first + count) has, up to whole rows of
+// tiles. Keys that a window hides count: they are computed if the panel sees others of the block.
 std::int64_t rows_until(std::int64_t end, std::int64_t first, std::int64_t count) {
   return round_up(std::clamp<std::int64_t>(end - first, 0, count), kRows);
 }

@@ -14,8 +14,8 @@ struct AttentionTiles {
   double packed = 0;  // The elements of all operands that are copied into the order of the tiles.
 };
 
-// The tiles of flash_attention, or of its gradient, with these attributes of the op. The strips are
-// the widest of any SIMD target; documents in a row are not taken into account.
+// Counts the tiles of flash_attention, or of its gradient, with these attributes of the op. The
+// strips are the widest of any SIMD target; limits of packed documents are not seen.
 AttentionTiles attention_tiles(const AttentionSizes& sizes, const Attrs& attrs, bool is_grad);
 
 }  // namespace tracestep

@@ -11,7 +11,7 @@ namespace {
 
 using StepPointers = std::vector<const CalibratedStep*>;
 
-// y ≈ first · x + second · z, where errors count relative to `scale`.
+// An equation y ≈ first · x + second · z for fitted(), whose errors count relative to `scale`.
 struct Sample {
   double x, z, y, scale;
 };
@@ -62,7 +62,7 @@ double launches_of(const CalibratedStep& step) {
   return static_cast<double>(std::max<std::int64_t>(1, step.launches));
 }
 
-// The half of the steps with the shortest or with the longest launches.
+// Returns the half of the steps with the shortest launches or, if `longest`, with the longest.
 StepPointers half_of(StepPointers steps, bool longest) {
   std::ranges::sort(steps, {}, [&](const CalibratedStep* step) {
     return (longest ? -1.0 : 1.0) * step->wall_ms / launches_of(*step);
@@ -71,10 +71,10 @@ StepPointers half_of(StepPointers steps, bool longest) {
   return steps;
 }
 
-// Finds gaps and slowdown where kernels run inside the calls, so that gaps are what is left of the
-// wall. Gaps are taken from the half of the executor's steps with the shortest kernels, as in
-// others they are lost in noise. The other half, of all executors, tells how much longer whole
-// steps take: kernels count in their quietest rounds, and no round is quiet for all of them.
+// Finds gap and slowdown of a device whose kernels run inside the host's calls, so that the gaps
+// are the wall time less the kernels'. They come from the half of the executor's steps with the
+// shortest kernels, as noise hides them in others. The other half, of all executors, tells how much
+// longer whole steps take: kernels count in their quietest round, and no round is quiet for all.
 Between between_calls(const StepPointers& steps, const StepPointers& all) {
   Between out;
   std::vector<double> gaps, shares;
@@ -89,9 +89,9 @@ Between between_calls(const StepPointers& steps, const StepPointers& all) {
   return out;
 }
 
-// Fits a device's own gaps to steps that keep it busy while the host is far ahead. Gaps may be
-// below zero: kernels timed alone have a beginning and an end that overlap with others in a step.
-// Kernels without pauses between them draw more power, so clocks are a little lower.
+// Fits gap and slowdown of an asynchronous device to steps that keep it busy while the host is far
+// ahead. Gaps may be below zero: kernels timed alone have a beginning and an end that overlap with
+// others in a step. Kernels without pauses draw more power, so clocks are a little lower.
 void add_gaps(const StepPointers& steps, Between& out) {
   constexpr double kAhead = 0.75, kFar = 0.005;
   std::vector<Sample> samples;

@@ -21,7 +21,7 @@ struct Between {
   // (1 + host_spread) and (1 + host_spread) times the modelled time.
   double host_spread = 0;
 
-  // The time from the start of a kernel until the next one can begin.
+  // Returns the time from the start of a kernel until the next one can begin.
   double until_next_us(double kernel_us) const { return kernel_us * (1 + slowdown) + gap_us; }
   double issue_us(KernelClass kind) const {
     return kind == KernelClass::kGemm ? product_issue_us : other_issue_us;

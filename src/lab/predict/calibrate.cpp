@@ -22,16 +22,16 @@
 namespace tracestep {
 namespace {
 
-// A machine may be slower for seconds at a time: every step is measured in several rounds, and for
-// the step and for each of its kernels the quietest counts.
+// In how many rounds every step is measured, in which the quietest counts for the step and for each
+// of its kernels: a machine may be slower for seconds at a time.
 constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
-// More runs on a GPU, where the host's time for a launch still falls during a step's first runs.
+// Runs of a step on a GPU, where the host's time for a launch still falls during the first ones.
 constexpr int kWarmAlone = 3, kTimedAlone = 9;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
-// A power limit lowers clocks within some tens of milliseconds.
+// How long a device is kept busy, and then timed: a power limit lowers clocks within tens of ms.
 constexpr double kSustainedMs = 200, kSampledMs = 80;
-// Power is metered when it has risen, by a counter that moves every 100 ms on some devices.
+// From when on, and how long at most, power is metered: some counters move only every 100 ms.
 constexpr double kRisingMs = 50, kMeteredMs = 300;
 constexpr double kKeepSeconds = 5;
 
@@ -95,8 +95,8 @@ StepSamples timed(Measurement& measurement, int most) {
   return out;
 }
 
-// Keeps the device busy until it is as fast as it stays. The power that it draws; nullopt: it does
-// not tell.
+// Keeps the device busy until its clocks are those that it sustains. Returns the power that it
+// draws; nullopt: the device does not tell.
 std::optional<double> sustain(Measurement& measurement, const Device& device) {
   std::optional<PowerMeter> meter;
   std::optional<double> watts;
@@ -160,7 +160,7 @@ CalibratedStep measure_step(const DeviceFactory& make_device, const CalibrationS
   return out;
 }
 
-// The program of AdamW on `count` elements whose moments lie in the host's memory.
+// Returns the program of AdamW on `count` elements whose moments lie in the host's memory.
 Program update_over_link(std::int64_t count) {
   Builder b("update over the link");
   const auto phase = b.phase(Phase::kOptimizer);
@@ -190,8 +190,8 @@ double measure_host_link(Device& device) {
   return bytes_over_link(program, executor->buffer_plan(), program.nodes.front()) / least_us;
 }
 
-// The types in which the steps multiply, except float32 with rounded operands (tf32), which another
-// device multiplies, and by parts, whose products have other kernels.
+// Returns the types in which the steps multiply, without tf32, for which another device is made,
+// and without float32 by parts, whose products have other kernels.
 std::set<DType> product_dtypes(const std::vector<CalibrationStep>& steps) {
   std::set<DType> out;
   for (const CalibrationStep& step : steps) {
@@ -215,7 +215,7 @@ std::vector<CalibratedStep> steps_begun(const Calibration& begun,
   return out;
 }
 
-// Keeps what has been measured, when that is some time ago.
+// Hands what has been measured to the plan's `keep`, at once or when the last time is long ago.
 class Keeper {
  public:
   explicit Keeper(const CalibrationPlan& plan) : keep_(plan.keep) {}
@@ -244,7 +244,7 @@ bool is_stopped(const StopSignal* stop) {
   return stop != nullptr && stop->requested();
 }
 
-// Adds the grid of every dtype that is not there yet; only whole grids are kept.
+// Measures the grid of products of each dtype that `out` lacks; only whole grids are kept.
 void add_products(Device& device, const CalibrationPlan& plan, std::size_t count,
                   const StopSignal* stop, Keeper& keeper, Calibration& out) {
   for (DType dtype : product_dtypes(plan.steps)) {
@@ -265,7 +265,7 @@ void add_products(Device& device, const CalibrationPlan& plan, std::size_t count
   }
 }
 
-// Begins with the device, and what is measured of it apart from steps.
+// Begins a calibration: describes the device, measures all but steps, and takes over `plan.begun`.
 Calibration begin_calibration(const DeviceFactory& make_device, const CalibrationPlan& plan,
                               const StopSignal* stop, Keeper& keeper) {
   Calibration out{.identity = plan.identity, .date_utc = plan.date_utc};

@@ -19,12 +19,12 @@ struct CalibrationStep {
   // True: the step is large enough to draw the power of a long training. It runs for a while before
   // it is timed, and its median counts, so its times are at clocks that the device can sustain.
   bool is_sustained = false;
-  // True: its power is measured afterwards. That of sustained steps always is.
+  // True: the step's power is measured afterwards. That of sustained steps always is.
   bool is_metered = false;
 };
-// The steps of a calibration: models of one to three layers whose sizes are none of the presets',
-// in each of these precisions, with composite kernels and without, with both forms of attention,
-// eager and compiled.
+// Returns the steps of a calibration: models of one to three layers whose sizes are none of the
+// presets', in each of these precisions, with composite kernels and without, with both forms of
+// attention, eager and compiled.
 std::vector<CalibrationStep> calibration_steps(const Place& place,
                                                std::span<const Precision> precisions);
 
@@ -60,7 +60,7 @@ struct SpotCheck {
 // before.
 SpotCheck spot_check(const DeviceFactory& make_device, const Calibration& calibration,
                      const Place& place);
-// A sentence about the check; empty if the ratio is within `tolerance` of 1.
+// Returns a sentence about the check; empty if the ratio is within `tolerance` of 1.
 std::string verdict_of(const SpotCheck& check, const std::string& date_utc,
                        double tolerance = 0.15);
 

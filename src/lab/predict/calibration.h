@@ -58,10 +58,10 @@ std::string text_of(const Calibration& calibration);
 Calibration parse_calibration(const std::string& text, const std::string& where,
                               const Json& identity, bool may_lack_steps = false);
 
-// The number of multiprocessors of its device; 0: it has none, or their number is not known.
+// Returns the number of multiprocessors of the calibrated device; 0: none, or not known.
 std::int64_t multiprocessors_of(const Calibration& calibration);
 
-// The part of `environment` (lab/measure/environment.h) that identifies a device and a build.
+// Returns the part of `environment` (lab/measure/environment.h) that identifies device and build.
 Json calibration_identity(const Json& environment, const std::string& device);
 
 }  // namespace tracestep

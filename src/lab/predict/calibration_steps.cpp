@@ -7,8 +7,8 @@ namespace {
 struct Size {
   std::int64_t d_model, d_ff, heads, vocab, layers, batch, context;
 };
-// Widths, contexts and vocabularies unlike those that people ask for, from sizes that fit the
-// caches to sizes that do not.
+// Sizes of the steps: widths, contexts and vocabularies unlike those that people ask for, from
+// sizes that fit the caches to sizes that do not.
 constexpr Size kSmallest{128, 448, 4, 512, 1, 4, 64}, kSmall{192, 704, 3, 3000, 2, 4, 96},
     kManyTokens{192, 704, 6, 12000, 1, 4, 224};
 struct Sizes {
@@ -18,8 +18,8 @@ constexpr Sizes kForCpu{.middle = {384, 1344, 6, 2048, 1, 4, 160},
                         .wide = {896, 3136, 14, 4500, 1, 4, 144},
                         .deep = {576, 2112, 9, 12000, 1, 2, 352},
                         .long_context = {320, 960, 5, 1000, 2, 2, 720}};
-// For a GPU, where libraries have faster kernels for products whose sizes are multiples of 64, as
-// those of most models are; and larger steps, which keep it busy.
+// Sizes for a GPU, where libraries have faster kernels for products whose sizes are multiples of
+// 64, as those of most models are; and larger steps, which keep it busy.
 constexpr Sizes kForGpu{.middle = {384, 1536, 6, 2048, 1, 4, 192},
                         .wide = {896, 3584, 14, 4544, 1, 4, 160},
                         .deep = {640, 2560, 10, 12032, 1, 2, 384},
@@ -27,7 +27,7 @@ constexpr Sizes kForGpu{.middle = {384, 1536, 6, 2048, 1, 4, 192},
 constexpr Size kLargeWide{2048, 8192, 32, 5056, 1, 4, 1152},
     kLargeNarrow{896, 3584, 14, 6016, 2, 4, 1280}, kLargeShort{1536, 6144, 24, 9024, 1, 4, 320},
     kLargeMiddle{1408, 5632, 22, 12032, 1, 4, 768};
-// Sizes between these, for the steps that are held out.
+// Sizes of the steps that are held out, between the sizes of the other steps.
 constexpr Size kHeldOut{224, 832, 7, 1500, 3, 4, 112},
     kLargeHeldOut{1152, 4608, 18, 7040, 2, 4, 640};
 

@@ -8,7 +8,7 @@ namespace {
 
 using D = const PublishedDevice&;
 
-// The figure as a cell; null if it is not stated.
+// Returns the figure as a cell; null if the maker does not state it (0).
 Json stated(double figure) {
   return figure > 0 ? Json(figure) : Json();
 }

@@ -21,7 +21,7 @@ using Words = std::set<std::string, std::less<>>;
 constexpr int kHostDevices = 8;  // on the PCIe slots of one host
 constexpr std::string_view kLaptop = "laptop", kSxm = "SXM";
 
-// The letters and digits of a text alone, in lower case.
+// Returns only the letters and digits of a text, in lower case.
 std::string squeezed(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -80,7 +80,7 @@ std::vector<std::string> names_of(std::span<const PublishedDevice* const> device
   return out;
 }
 
-// The names of devices, also without their form: "H100 SXM" and "H100".
+// Returns the names of devices, also without their form: "H100 SXM" and "H100".
 std::vector<std::string> names_to_suggest() {
   std::vector<std::string> out = published_device_names();
   for (const PublishedDevice& d : published_devices()) {

@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// An all_reduce of 1 GiB reaches this part of a link's nominal rate
+// The part of a link's nominal rate that an all_reduce of 1 GiB reaches
 // (bench/results/parallel-h200x2.md).
 inline constexpr double kLinkShare = 0.73;
 
@@ -39,10 +39,10 @@ struct PublishedDevice : DevicePeaks {
   }
   // True if times can be predicted: programs of this build use an NVIDIA GPU.
   bool has_times() const { return maker == "NVIDIA"; }
-  // The GB/s in each direction between `ranks` devices of one host: those of the link, or of PCIe
-  // if the link joins fewer devices. 0: a host does not hold that many.
+  // Returns the rate in each direction between `ranks` devices of one host, in GB/s: that of the
+  // link, or of PCIe if the link joins fewer devices. 0: a host does not hold that many.
   double host_link_gb_s(int ranks) const;
-  // The part of host_link_gb_s() that collectives reach.
+  // Returns the part of host_link_gb_s() that collectives reach.
   double reached_link_gb_s(int ranks) const;
 };
 
@@ -59,20 +59,20 @@ struct DevicesOfName {
 // No device where the name has a word that is none of the device's ("4080 SUPER").
 DevicesOfName devices_of_name(std::string_view name);
 
-// The only device that `name` may mean; nullptr: none, or several.
+// Returns the only device that `name` may mean; nullptr: none, or several.
 const PublishedDevice* known_device(std::string_view name);
-// The devices that `name` may mean; if only their memory tells several apart, the one with the
-// most, beside the others. Error{kUsage} naming `where` for none, with the nearest name, and for
-// several others, with their names.
+// Returns the devices that `name` may mean; if only their memory tells several apart, the one with
+// the most, and the rest as others. Throws Error{kUsage} naming `where`: for none with the nearest
+// name, for several others with their names.
 DevicesOfName require_device(const About& where, const std::string& name);
 std::vector<std::string> published_device_names();
 
-// A table of the known devices, with dense peaks of products by precision, memory, links and power,
-// and the source of each figure. A figure that the maker does not state is null.
+// Makes a table of the known devices, with dense peaks of products by precision, memory, links and
+// power, and the source of each figure. A figure that the maker does not state is null.
 Table device_table();
 
 // Adds the column "published" to a table of measured ceilings (lab/profile/tables.h): what the
-// maker of the device with this name says of its bandwidth and products. Nothing for other devices.
+// maker of this device says of bandwidth and products. Adds nothing for unknown devices.
 void add_published_peaks(std::string_view device, Table& ceilings);
 
 }  // namespace tracestep

@@ -14,8 +14,8 @@ constexpr double kPrior = 2;  // cells' worth of trust in the calibration
 constexpr double kLeastKinship = 0.25;
 constexpr std::int64_t kEnough = 8;
 
-// How much the time of one run says of the other's, from 1 down: each field in which they differ,
-// other than by how much work there is, halves it. Lines of earlier versions lack fields.
+// Returns how much the time of one run says of the other's, 1 at most: each field in which they
+// differ, other than by how much work there is, halves it. Lines of earlier versions lack fields.
 double kinship(const Json& a, const Json& b) {
   const auto value_in = [](const Json& key, const RunField& field) {
     const Json* value = key.find(field.name);

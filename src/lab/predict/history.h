@@ -20,11 +20,11 @@ struct CheckedCell {
   double predicted_ms = 0;
   double measured_ms = 0;
 
-  // The error of the printed prediction, in percent of the measured time.
+  // Returns the error of the printed prediction, in percent of the measured time.
   double error_percent() const { return 100.0 * (predicted_ms / measured_ms - 1.0); }
 };
 
-// A line of the history file, without the line break.
+// Returns a line of the history file, without the line break.
 std::string line_of(const CheckedCell& cell);
 struct History {
   std::vector<CheckedCell> cells;
@@ -41,10 +41,10 @@ struct Correction {
   std::int64_t cells = 0;
 };
 
-// The correction from checked cells of the same calibration. Cells count more if they share the
-// run's precision, mode, executor, granularity, attention, recomputation and size; with few such
-// cells the factor stays near 1. Only eight or more related cells can make the band narrower than
-// `spread`, the calibration's own.
+// Returns the correction from checked cells of the same calibration. Cells count more if they share
+// the run's precision, mode, executor, granularity, attention, recomputation and size; with few
+// such cells the factor stays near 1. Only eight or more related cells can make the band narrower
+// than `spread`, the calibration's own.
 Correction correction_for(const RunSpec& run, std::span<const CheckedCell> history,
                           const std::string& calibrated_utc, double spread);
 

@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// The order of an operand's elements as a letter: 'd' dense, 's' side by side in the last
+// Returns the order of an operand's elements as a letter: 'd' dense, 's' side by side in the last
 // dimension, 'x' neither.
 char order_of(const Value& value) {
   const Strides& strides = value.layout.strides;
@@ -23,8 +23,8 @@ char order_of(const Value& value) {
   return strides.rank() > 0 && strides.back(0) <= 1 ? 's' : 'x';
 }
 
-// Which of the two indices of a matrix has its elements side by side. `indices`: "mk", as the
-// product reads it.
+// Returns the index of a matrix along which its elements lie side by side. `indices`: both of them,
+// as the product reads the matrix: "mk".
 char fastest_index(const Value& value, bool transposed, const char* indices) {
   const bool is_last = (value.layout.strides.back(0) == 1) != transposed;
   return indices[is_last ? 1 : 0];
@@ -60,7 +60,7 @@ bool is_of_added_rows(const Node& node) {
   return node.op->name == "matmul_add_rows" || node.op->name == "scaled_matmul_add";
 }
 
-// Names an op that takes as long as this one, and says how many first operands both have alike.
+// Returns the op whose measured times stand for this one's, and how many first operands both share.
 std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
   if (node.op->name == "matmul_add_rows") return {"matmul_add", 3};
   if (node.op->name == "scaled_matmul_add") return {"scaled_matmul", 4};
@@ -69,7 +69,7 @@ std::pair<std::string_view, std::size_t> op_timed(const Node& node) {
   return {node.op->name, node.inputs.size()};
 }
 
-// The number of rows of a product; of added rows, those of all results.
+// Returns the number of rows of a product; of added rows, those of all results.
 std::int64_t height_of(const Program& program, const Node& node) {
   if (!is_of_added_rows(node)) return program.type(node.outputs[0]).shape.back(1);
   std::int64_t out = 0;
@@ -77,13 +77,13 @@ std::int64_t height_of(const Program& program, const Node& node) {
   return out;
 }
 
-// The depth K of a product: how many terms each element of the result sums.
+// Returns the depth K of a product: how many terms each element of the result sums.
 std::int64_t depth_of(const Program& program, const Node& node) {
   return program.type(node.inputs[0]).shape.back(reads_transposed(node, "transpose_a") ? 1 : 0);
 }
 
-// The number of rows, each of which begins and ends with work of its own: it counts where rows are
-// short. A sum or maximum has one row per result, on a CPU one per part of the reduction.
+// Returns the number of rows, each of which begins and ends with work of its own: it counts where
+// rows are short. A sum or maximum has one row per result, on a CPU one per part of the reduction.
 std::int64_t rows_of(const Program& program, const Node& node, const DeviceTraits& traits) {
   const Shape& from = program.type(node.inputs[0]).shape;
   if (from.empty() || from.back() == 0) return 0;
@@ -98,8 +98,8 @@ bool is_on_host(const BufferPlan& buffer_plan, ValueId id) {
   return buffer != nullptr && buffer->host_bytes > 0;
 }
 
-// The ratio of the elements that whole register tiles compute to those of the result. A tile is as
-// wide as the widest strip of any SIMD target, and a last one of few rows is less high.
+// Returns the ratio of the elements that whole register tiles compute to those of the result. A
+// tile is as wide as the widest strip of any SIMD target, and a last one of few rows is less high.
 double whole_tiles(std::int64_t m, std::int64_t n) {
   constexpr std::int64_t kRows = AttentionPlan::kTallestStrip;
   const std::int64_t rest = m % kRows;
@@ -109,7 +109,7 @@ double whole_tiles(std::int64_t m, std::int64_t n) {
          (static_cast<double>(m) * static_cast<double>(n));
 }
 
-// Adds what a product costs a CPU by how it is cut into blocks, and by what each of them packs.
+// Adds a CPU's efforts for a product that depend on its blocks: whole tiles, and packed operands.
 void add_cpu_product(const Program& program, const Node& node, int threads, Efforts& amounts) {
   const Type& y = program.type(node.outputs[0]);
   const std::int64_t m = height_of(program, node), n = y.shape.back(0), k = depth_of(program, node);
@@ -131,8 +131,8 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   at(amounts, Effort::kResults) = rounds * batch * static_cast<double>(m * n * plan.blocks_k);
 }
 
-// Adds what tiled attention costs a CPU: operations of whole register tiles, an exponential for
-// each score, and what is packed.
+// Adds a CPU's efforts for tiled attention: operations of whole register tiles, an exponential for
+// each score, and the packed elements.
 void add_cpu_attention(const Program& program, const Node& node, Efforts& amounts) {
   const bool is_grad = node.op->name == "flash_attention_grad";
   if (!is_grad && node.op->name != "flash_attention") return;
@@ -145,8 +145,8 @@ void add_cpu_attention(const Program& program, const Node& node, Efforts& amount
   at(amounts, Effort::kPackedA) = tiles.packed;
 }
 
-// The part of a stretch of memory that a cache of `size` bytes still has after `touched` others.
-// Caches forget gradually: part of the stretch is gone from half their size on.
+// Returns the part of a buffer that a cache of `size` bytes still has after `touched` other bytes.
+// Caches forget gradually: part of the buffer is gone from half their size on.
 double part_kept(double touched, std::int64_t size) {
   return size <= 0 ? 0.0 : std::clamp(1.5 - touched / static_cast<double>(size), 0.0, 1.0);
 }
@@ -203,8 +203,8 @@ class Counting {
     return out;
   }
 
-  // Splits a gated product into the product alone and a kernel for what that does not move; what
-  // lies between the two is in memory once.
+  // Splits a gated product into the product alone and a SwiGLU kernel for the bytes that the
+  // product does not move; the tensor between the two is in memory once.
   std::vector<KernelWork> gated_parts(const KernelWork& whole) const {
     const Node& node = program_.node(whole.node);
     const bool is_grad = node.inputs.size() == 3;
@@ -226,7 +226,7 @@ class Counting {
     return {std::move(product), std::move(gating)};
   }
 
-  // Adds efforts that depend on how the work is arranged, not on how much it is.
+  // Adds the efforts that depend on how the node's work is arranged, not on how much it is.
   void add_shape(const Node& node, Efforts& amounts) const {
     const KernelClass kind = node.op->kernel_class;
     if (kind == KernelClass::kReduction || kind == KernelClass::kAttention) {
@@ -321,7 +321,7 @@ namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 
-// The bytes of each level of cache; instruction caches are left out.
+// Returns the bytes of each level of cache; instruction caches are left out.
 std::map<int, std::int64_t> levels(const std::filesystem::path& folder) {
   std::map<int, std::int64_t> out;
   for (int index = 0; index < 8; ++index) {

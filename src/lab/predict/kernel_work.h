@@ -59,8 +59,8 @@ struct ProductShape {
 };
 ProductShape product_shape(const Program& program, const Node& node);
 
-// The kernel's name: op, dtypes, and whatever else its speed depends on, as in "matmul f32,f32>f32
-// kk".
+// Returns the kernel's name: op, dtypes, and whatever else its speed depends on, as in "matmul
+// f32,f32>f32 kk".
 std::string work_name(const Program& program, const Node& node);
 
 struct KernelWork {
@@ -75,26 +75,26 @@ struct KernelWork {
   std::vector<KernelWork> parts = {};
 };
 
-// Bytes that the node reads from leaves in the host's memory, or writes there, whichever is more:
-// the link to the host carries both at once.
+// Returns the bytes that the node reads from leaves in the host's memory, or writes there,
+// whichever is more: the link to the host carries both at once.
 double bytes_over_link(const Program& program, const BufferPlan& buffer_plan, const Node& node);
 
-// Bytes that a device keeps closer than its memory; 0: there is no such cache.
+// Sizes of a device's caches, which are closer than its memory; 0: there is no such cache.
 struct CacheSizes {
   std::int64_t near_bytes = 0;  // The near caches of all cores together.
   // The shared cache, which also holds the contents of the near ones.
   std::int64_t shared_bytes = 0;
 };
 
-// The work of every launch, in order. Whether bytes are in a cache depends on how many other bytes
-// the repeated step touched since. With several threads, operations are those of the busiest
-// thread.
+// Returns the work of every launch, in order. Whether bytes are in a cache depends on how many
+// other bytes the repeated step touched since. With several threads, operations are those of the
+// busiest thread.
 std::vector<KernelWork> kernel_work(const Program& program, const DeviceTraits& traits,
                                     const CacheSizes& caches);
 
-// The sizes of a device's caches. On a CPU they come from /sys under `root`, or are usual sizes:
-// level 2 of as many cores as there are threads, and level 3. For a GPU, one size is assumed for
-// its shared cache; the fitted rates of a calibration absorb the error.
+// Returns the sizes of a device's caches. On a CPU they come from /sys under `root`, or are usual
+// sizes: level 2 of as many cores as there are threads, and level 3. For a GPU, one size is assumed
+// for its shared cache; the fitted rates of a calibration absorb the error.
 CacheSizes cache_sizes(const DeviceTraits& traits, const std::filesystem::path& root = "/");
 
 }  // namespace tracestep

@@ -34,20 +34,20 @@ class LaunchSum {
   // Keeps references to all three arguments, which must outlive it.
   LaunchSum(const Program& program, const std::optional<Link>& link, const Between& between);
 
-  // The time of a collective over the link; nullopt: the node is none, or no link is known.
+  // Returns the time of a collective over the link; nullopt: the node is none, or no link is known.
   std::optional<double> collective_us(NodeId id) const;
 
   // Adds the launch of a node, in the order of the program. Microseconds.
   void add(NodeId id, double us);
 
-  // The time when the last kernel of a program without lanes ends: with a host that launches at its
-  // usual, its fastest and its slowest speed.
+  // Returns the time when the last kernel of a program without lanes ends: with a host that
+  // launches at its usual, its fastest and its slowest speed.
   std::array<double, 3> ended_us() const;
-  // The host's time for launching.
+  // Returns the host's time for launching.
   double issue_us() const { return issue_us_; }
 
-  // The time of the step, except `ms`, its band, and the kernels that were not calibrated, which
-  // the caller sets.
+  // Returns the time of the step, except `ms`, its band, and the kernels that were not calibrated,
+  // which the caller sets.
   StepTime sum();
 
  private:

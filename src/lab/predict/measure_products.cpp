@@ -13,14 +13,14 @@
 namespace tracestep {
 namespace {
 
-// The tensor of which all operands are views, so that one store serves the whole grid.
+// The name of the tensor of which all operands are views, so that one store serves the whole grid.
 constexpr const char* kElements = "elements";
 
 std::int64_t operand_elements(const LinearLayer& l) {
   return l.rows * (l.in + l.out) + l.in * l.out;
 }
 
-// The program of y = x Wᵀ, dx = dy W and dW = dyᵀ x, and of y and dx added to what is there.
+// Makes the program of y = x Wᵀ, dx = dy W, dW = dyᵀ x, and of y and dx added to other tensors.
 Program products_of(const LinearLayer& layer, const Type& elements) {
   Builder b("products of a linear layer");
   const Val all = b.parameter(kElements, elements);

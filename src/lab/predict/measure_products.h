@@ -20,17 +20,17 @@ struct LinearLayer {
 
   auto operator<=>(const LinearLayer&) const = default;
 };
-// The linear layer that has this product in forward or backward; nullopt: none that is measured
-// here.
+// Returns the linear layer that has this product in forward or backward; nullopt: it is of no layer
+// that is measured here.
 std::optional<LinearLayer> layer_of(const std::string& kernel, const ProductShape& shape);
 
-// All combinations of rows, width of the input and width of the output.
+// A grid of linear layers: all combinations of rows, width of the input and width of the output.
 struct ProductGrid {
   std::vector<std::int64_t> rows, widths;
 };
-// The grid for a dtype: from 192 to 5,632 rows and from 384 to 9,216 in width, all multiples of 64
-// like most models' sizes, but none of the presets' own. float32 has few sizes, because they take
-// long; between them ProductTimes counts waves of tiles.
+// Returns the grid for a dtype: from 192 to 5,632 rows and from 384 to 9,216 in width, all
+// multiples of 64 like most models' sizes, but none of the presets' own. float32 has few sizes,
+// because they take long; between them ProductTimes counts waves of tiles.
 const ProductGrid& product_grid(DType dtype);
 std::vector<LinearLayer> layers_of(const ProductGrid& grid);
 

@@ -14,7 +14,7 @@ class Paces {
   // Adds a launch that should take `expected_us` by its rates, and took `us` in a step.
   void add(const std::string& kernel, double expected_us, double us);
 
-  // The factor for a launch: the mean of the logarithms of us / expected_us over the launches of
+  // Returns the factor for a launch: the geometric mean of us / expected_us over the launches of
   // the kernel, each limited to 0.74 to 1.35. Launches of similar duration weigh more, with a
   // standard deviation of a factor of two in time (the estimate of Nadaraya and Watson, 1964), and
   // half a launch with ratio 1 is added. More work still never takes less time. 1 for a kernel

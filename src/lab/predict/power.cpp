@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// Two entries of Efforts hold figures of a whole step here: its time, and the part of it in which
+// Entries of Efforts that hold figures of a whole step here: its time, and the part of it in which
 // kernels run.
 constexpr Effort kTime = Effort::kLaunches, kBusy = Effort::kRows;
 

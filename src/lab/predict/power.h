@@ -20,7 +20,7 @@ struct EnergyTick {
   std::int64_t ns = 0;
   double joules = 0;
 };
-// The mean power from the first to the last change; nullopt: they are too close together to say.
+// Returns the mean power from the first to the last change; nullopt: they are too close to say.
 std::optional<double> watts_between(const std::vector<EnergyTick>& ticks);
 
 // Reads the energy counter of a device while the device works, until this object is destroyed.
@@ -29,7 +29,7 @@ class PowerMeter {
   // Starts to read the counter of `device`, which must outlive this.
   explicit PowerMeter(const Device& device);
 
-  // The mean power up to now; nullopt: the device has no counter, or it changed too seldom.
+  // Returns the mean power up to now; nullopt: the device has no counter, or it changed too seldom.
   std::optional<double> watts() const;
 
  private:
@@ -53,8 +53,8 @@ class EnergyModel {
  public:
   explicit EnergyModel(const Calibration& calibration);
 
-  // The joules of a step that takes `ms`, has kernels running for `busy_ms`, and whose launches
-  // have these amounts; 0: no calibrated step has such products.
+  // Returns the joules of a step that takes `ms`, has kernels running for `busy_ms`, and whose
+  // launches have these amounts; 0: no calibrated step has such products.
   double joules(const Precision& precision, double ms, double busy_ms,
                 const Efforts& amounts) const;
 

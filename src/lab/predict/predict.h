@@ -14,7 +14,7 @@ namespace tracestep {
 
 class BudgetNotMet;  // passes/recompute_budget.h
 
-// What a prediction uses.
+// The input of predictions besides the run: a model of times, checked cells, link and data sheet.
 struct Predictor {
   const TimeModel& model;
   std::span<const CheckedCell> history = {};
@@ -53,40 +53,40 @@ Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Pre
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 
-// The factor that predict_program() applies to the model's time; it depends on the run alone.
+// Returns the factor that predict_program() applies to the model's time, from the run alone.
 double correction_factor(const RunSpec& run, const Predictor& predictor);
 
-// The devices of a run in words: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs (dp=4)";
-// empty: this device.
+// Returns the devices of a run in words: "one H100 SXM", "4 × H100 SXM (dp=4,shard=3)", "4 GPUs
+// (dp=4)"; empty: this device.
 std::string where_of(const RunSpec& run, const DevicePeaks* sheet);
-// Tokens per second that all ranks together train on, or read without backward; 0: there is no
-// time.
+// Returns the tokens per second that all ranks together train on, or read without backward; 0:
+// there is no time.
 double tokens_per_s(const Prediction& prediction);
-// Shares of `peak_tflops`, in percent; 0: not known. MFU counts the products of the model once for
-// each pass: forward's 2 FLOPs for each weight and token and those of attention over all scores,
-// thrice with backward (Chowdhery et al., "PaLM", 2022, appendix B). HFU counts what the program
-// computes: recomputation too, and not what a kernel of attention leaves out.
+// Shares of `peak_tflops`, in percent; 0: not known. mfu_percent() counts the products of the model
+// once for each pass: forward's 2 FLOPs for each weight and token and those of attention over all
+// scores, thrice with backward (Chowdhery et al., "PaLM", 2022, appendix B). hfu_percent() counts
+// what the program computes, with recomputation and without what kernels of attention leave out.
 double mfu_percent(const Prediction& prediction);
 double hfu_percent(const Prediction& prediction);
 
-// The prediction for a run whose memory budget no recomputation meets: out of memory, with the
-// least peak that was found and no time.
+// Returns the prediction for a run whose memory budget no recomputation meets: out of memory, with
+// the least peak that was found and no time.
 Prediction prediction_beyond_budget(const RunSpec& run, const BudgetNotMet& error);
 
 // Measures a predicted run and adds the result to it.
 void check_prediction(const DeviceFactory& make_device, const Protocol& protocol,
                       const StopSignal* stop, Prediction& prediction);
 
-// A row for each run: time with band, and peak; with a status if memory is limited; and time and
-// error of runs that were checked. Notes say what the history changed and what was not calibrated.
+// Makes a row for each run: time with band, and peak; with a status if memory is limited; and time
+// and error of checked runs. Notes say what the history changed and what was not calibrated.
 Table prediction_table(std::span<const Prediction> predictions);
-// A row for each phase and component of one run, with layers added up, and one for the time between
-// kernels.
+// Makes a table with a row for each phase and component of one run, with layers added up, and one
+// for the time between kernels.
 Table prediction_parts_table(const Prediction& prediction);
-// Rows: the checked cells. Notes: median and 90th percentile of the error.
+// Makes a row for each checked cell; notes give median and 90th percentile of the error.
 Table history_table(std::span<const CheckedCell> history);
-// A note about the history's correction: "1.20 times the calibration's, as 3 checked steps of the
-// history suggest", and for a large factor what it means. Empty if the history changed nothing.
+// Returns a note about the history's correction: "1.20 times the calibration's, as 3 checked steps
+// of the history suggest", and what a large factor means. Empty if the history changed nothing.
 std::string correction_note(std::span<const Prediction> predictions);
 // Sums up errors: "median 3.1 %, 90th percentile 8.0 % of 24 cells"; empty without cells.
 std::string error_summary(std::span<const double> errors_percent);

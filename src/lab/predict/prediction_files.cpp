@@ -144,7 +144,7 @@ void keep_calibration(const PredictionFiles& files, const Calibration& calibrati
 
 namespace {
 
-// True if the file is a history, to which lines may be added: it has one of ours, or its beginning.
+// True if lines may be added to the file: it is empty, or has the mark or a line of our histories.
 bool is_history(const std::string& text, const std::string& name) {
   return text.empty() || is_own(text, {}) || !parse_history(text, name).cells.empty();
 }

@@ -19,7 +19,7 @@ namespace tracestep {
 struct PredictionFiles {
   std::filesystem::path calibration, history;
 };
-// The files for the run's device and threads: `given`, or files in the cache folder
+// Returns the files for the run's device and threads: `given`, or files in the cache folder
 // (TRACESTEP_KERNEL_CACHE). Throws Error{kUsage} if the folder is switched off and no file is
 // given.
 PredictionFiles prediction_files(const RunSpec& run, const std::filesystem::path& given);
@@ -31,7 +31,7 @@ struct KnownDevice {
   std::vector<CheckedCell> history;
 };
 // Reads calibration and history, and warns of lines left out. `identity`: see parse_calibration().
-// Errors: kInput when there is no calibration (it says how to make one), or a file is not usable.
+// Throws Error{kInput} if there is no calibration (it says how to make one), or a file is unusable.
 KnownDevice read_known_device(const PredictionFiles& files, const Json& identity);
 
 // A calibration file that is about to be written. The constructor creates the folder, and throws

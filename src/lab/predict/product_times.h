@@ -28,9 +28,9 @@ class ProductTimes {
                         std::span<const MeasuredProduct> sized = {},
                         std::int64_t multiprocessors = 0);
 
-  // The time of a product. Between grid sizes the time per unit of work is interpolated, in the
-  // logarithms of M, N, K and of the time; above the largest size it stays constant. nullopt: the
-  // kernel was not measured, or a size is below the smallest.
+  // Returns the time of a product. Between grid sizes the time per unit of work is interpolated, in
+  // the logarithms of M, N, K and of the time; above the largest size it stays constant. nullopt:
+  // the kernel was not measured, or a size is below the smallest.
   std::optional<double> us(const std::string& kernel, const ProductShape& shape) const;
   // True if the kernel was measured at other sizes only, so that us() interpolates.
   bool interpolates(const std::string& kernel, const ProductShape& shape) const;
@@ -42,9 +42,9 @@ class ProductTimes {
     std::vector<double> log_us_per_unit;             // [M,N,K]
   };
 
-  // The work of a product: its FLOPs. For float32 with a known number of multiprocessors, it is the
-  // geometric mean of the FLOPs and those of whole waves (a wave is one or two tiles of the result
-  // on each multiprocessor).
+  // Returns the work of a product: its FLOPs. For float32 with a known number of multiprocessors,
+  // it is the geometric mean of the FLOPs and those of whole waves (a wave is one or two tiles of
+  // the result on each multiprocessor).
   double work(const Grid& grid, const ProductShape& shape) const;
 
   std::optional<double> interpolated_us(const Grid& grid, const ProductShape& shape) const;

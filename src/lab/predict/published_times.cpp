@@ -7,14 +7,14 @@
 namespace tracestep {
 namespace {
 
-// A launch adds the first to a kernel's time; products of float32 reach the second as a share of
-// the peak. Both are fitted to steps of an H200 (docs/predict.md).
+// The time that a launch adds to a kernel's, and the share of the peak that products of float32
+// reach. Both are fitted to steps of an H200 (docs/predict.md).
 constexpr double kLaunchUs = 3.0, kFloat32Share = 0.68;
-// This share is of the nominal rate of the slot between device and host.
+// The share of the nominal rate of the slot between device and host that copies reach.
 constexpr double kHostLinkShare = 0.68;
-// Splitting included, products by parts reach this on model large (bench/results/cuda-h200.md).
+// The peak's share that products by parts reach, with splitting (bench/results/cuda-h200.md).
 constexpr double kShareByParts = 0.5;
-// The band's upper end.
+// The factors from predicted times to the upper end of their band: of kernels, and of attention.
 constexpr double kMostSlowdown = 1.5, kMostSlowdownOfAttention = 3.0;
 
 class OfPeaks : public TimeModel {

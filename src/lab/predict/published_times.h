@@ -24,8 +24,8 @@ struct ReachedShares {
   bool adds_bytes = false;
 };
 
-// A model by which a kernel takes a launch plus the time of its FLOPs at the reached share of the
-// peak, or that of its bytes at the sheet's bandwidth. In float32, products and attention have one
+// Makes a model by which a kernel takes a launch plus the time of its FLOPs at the reached share of
+// the peak, or of its bytes at the sheet's bandwidth. In float32, products and attention have one
 // share at all sizes. The band goes from the peaks themselves to 1.5 times the time, for attention
 // to 3 times, which is how far kernels of different years and libraries lie apart.
 std::unique_ptr<TimeModel> make_time_model(const DevicePeaks& peaks,

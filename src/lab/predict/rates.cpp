@@ -11,7 +11,7 @@ constexpr int kReweightings = 4;
 constexpr int kSweeps = 400;
 constexpr double kFar = 0.05;  // relative error from which on a launch counts less
 
-// Σ weight (Σ_j rate_j x_j − 1)², as a matrix and a vector: x is a launch's amounts over its time.
+// The sum Σ weight (Σ_j rate_j x_j − 1)² as a matrix and a vector; x: a launch's amounts by time.
 struct Normal {
   std::array<Efforts, kCount> a{};
   Efforts b{};
@@ -24,7 +24,7 @@ struct Normal {
   }
 };
 
-// Sets each rate to its best value at least 0, the others fixed, until nothing changes.
+// Finds the least sum for rates >= 0: sets one after the other to its best until nothing changes.
 Efforts least_squares(const Normal& n, Efforts rates) {
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     double change = 0;
@@ -47,7 +47,7 @@ Efforts relative(const MeasuredWork& launch) {
   return out;
 }
 
-// Adds an equation for each quantity: a launch that is all of it takes the usual rate. So a
+// Adds an equation for each quantity: a launch of this quantity alone takes the usual rate. So a
 // quantity that hardly matters to the launches cannot get a rate from their noise. Where there is
 // no usual rate, the rate is drawn to 0, by as much as the quantity matters.
 void add_usual(const Rates& usual, std::span<const MeasuredWork> launches, double weight,

@@ -19,11 +19,11 @@ struct MeasuredWork {
   double us = 0;
 };
 
-// The rates with the least sum of squared relative errors, launches far from the others counting
-// less (Huber's weights). `usual` is what to assume of quantities that the launches say little of;
-// each weighs as much as `prior` launches, and 0 means not known. Source: Lawson and Hanson,
-// "Solving Least Squares Problems", 1974, chapter 23 (the problem), solved one rate after the
-// other.
+// Fits the rates with the least sum of squared relative errors, launches far from the others
+// counting less (Huber's weights). `usual`: rates to assume of quantities that the launches say
+// little of; each weighs as much as `prior` launches, and 0 means not known. Source: Lawson and
+// Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the problem), solved one rate after
+// the other.
 Rates fit_rates(std::span<const MeasuredWork> launches, const Rates& usual = {},
                 double prior = 0.5);
 

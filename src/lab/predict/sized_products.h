@@ -16,7 +16,7 @@ namespace tracestep {
 
 using NamedProduct = std::pair<std::string, ProductShape>;  // KernelWork's
 
-// The products of a calibrated step, and those of a program.
+// Return the products of a calibrated step, and those of a program.
 std::set<NamedProduct> products_of(const CalibratedStep& step);
 std::set<NamedProduct> products_of(const Program& program);
 

@@ -48,7 +48,7 @@ double error_of(P p) {
   return 100.0 * (p.time.ms / p.measured_ms - 1.0);
 }
 
-// A row of a table of parts.
+// A row of a table of a step's parts: the time of a component in a phase, or between kernels.
 struct PartRow {
   std::string phase, component;
   double ms = 0, share_percent = 0;

@@ -20,8 +20,8 @@ bool is_of_products(KernelClass kind) {
   return kind == KernelClass::kGemm || kind == KernelClass::kAttention;
 }
 
-// A kernel that lacks a rate takes the usual one of its class, and a class that of all kernels that
-// move bytes. Products compute at a pace of their own.
+// Fits the rates of kernels to their launches. Where these say little, the rates of the kernel's
+// class hold, and for a class those of all kernels but products, except for products' operations.
 class KernelRates {
  public:
   KernelRates(const StepPointers& steps, bool is_asynchronous) {
@@ -54,7 +54,7 @@ class KernelRates {
     }
   }
 
-  // The rates of this kernel; nullptr: no launch of the kernel was measured.
+  // Returns the rates of this kernel; nullptr: no launch of the kernel was measured.
   const Rates* of_kernel(const std::string& name) const {
     const auto found = kernels_.find(name);
     return found == kernels_.end() ? nullptr : &found->second;
@@ -82,7 +82,7 @@ StepPointers fitted_steps(const Calibration& calibration) {
   return out;
 }
 
-// Times of launches on a device that rounds the operands of products (`tf32`), or does not.
+// Predicts launches on a device that rounds the operands of products (`tf32`), or does not.
 class LaunchTimes {
  public:
   LaunchTimes(const Calibration& calibration, bool tf32)
@@ -101,7 +101,7 @@ class LaunchTimes {
   bool knows(const std::string& kernel, const ProductShape& product) const {
     return rates_.of_kernel(kernel) != nullptr || products_.us(kernel, product).has_value();
   }
-  // Microseconds of a launch, given by fields of a KernelWork or a CalibratedStep::Launch.
+  // Returns a launch's microseconds, by fields of a KernelWork or a CalibratedStep::Launch.
   double us(const std::string& kernel, KernelClass kind, const Efforts& amounts,
             const ProductShape& product) const {
     const double rated = rated_us(kernel, kind, amounts, product);
@@ -208,7 +208,7 @@ class Calibrated : public TimeModel {
  private:
   static constexpr const char* kHostLink = "those that read the host's memory";
   static constexpr double kLeastSpread = 0.03;  // two measurements of one step differ by as much
-  // Steps of other sizes than those held out (bench/results/prediction-epyc-2-cores.md).
+  // The least spread: steps of new sizes are as far off (bench/results/prediction-epyc-2-cores.md).
   static constexpr double kLeastSpreadOnCpu = 0.07;
 
   double link_us(const KernelWork& w) const {
@@ -219,7 +219,7 @@ class Calibrated : public TimeModel {
     return precision.tf32 ? rounded_times_ : times_;
   }
 
-  // How far a step lies, as a logarithm, from what is predicted for its work by any usual host.
+  // Returns how far the step's time, as a logarithm, lies outside the predictions for usual hosts.
   double error_of(const CalibratedStep& step) const {
     double us = 0;
     const LaunchTimes& times = times_of(run_of_key(step.key).precision);
@@ -233,7 +233,7 @@ class Calibrated : public TimeModel {
     return std::abs(std::log(wall_us / std::clamp(wall_us, least, most)));
   }
 
-  // The step's time with a usual, a quick and a slow host, whatever the order of launches.
+  // Returns the step's time with a usual, a quick and a slow host, whatever the order of launches.
   static std::array<double, 3> step_us(double kernels_us, std::int64_t launches, double issue_us,
                                        const Between& between) {
     const double device_us =

@@ -56,21 +56,21 @@ class TimeModel {
   // gives; without a link, their kernels' time is a guess.
   virtual StepTime time_of(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const std::optional<Link>& link = {}) const = 0;
-  // Where the times come from: "calibrated on this device, 2026-11-22T10:00:00Z", "from published
-  // peaks of H100".
+  // Says where the times come from: "calibrated on this device, 2026-11-22T10:00:00Z", "from
+  // published peaks of H100".
   virtual std::string source() const = 0;
-  // The date of the calibration; empty: there is none, so that no history corrects the times.
+  // Returns the date of the calibration; empty: there is none, and no history corrects the times.
   virtual std::string date_utc() const { return {}; }
-  // The relative half-width of the band for a step whose kernels were all calibrated; 0: there is
-  // no calibration.
+  // Returns the relative half-width of the band for a step whose kernels were all calibrated; 0:
+  // there is no calibration.
   virtual double spread() const { return 0.0; }
   bool is_measured() const { return !date_utc().empty(); }
 };
 
-// A model from a calibration: rates of every kernel that it has, fitted to the kernel's launches;
-// for other kernels, the rates of their class; for products on a GPU, measured times by size. The
-// band is the error on the held-out steps, of which nine of ten lie within it. Kernels that were
-// not measured may take half or twice as long, which widens the band by their share.
+// Makes a model from a calibration: rates of every kernel that it has, fitted to the kernel's
+// launches; for other kernels, the rates of their class; for products on a GPU, measured times by
+// size. The band is the error on the held-out steps, of which nine of ten lie within it. Kernels
+// that were not measured may take half or twice as long, which widens the band by their share.
 std::unique_ptr<TimeModel> make_time_model(const Calibration& calibration);
 
 }  // namespace tracestep

@@ -20,8 +20,8 @@ struct Link {
   double network_gb_s = 0;
   int of_node = 0;
 
-  // The time of a collective in rank 0. `is_first`: it is the first one of its batch. If its ranks
-  // are on several nodes, the network's rate applies.
+  // Returns the time of a collective in rank 0. `is_first`: it is the first one of its batch. If
+  // its ranks are on several nodes, the network's rate applies.
   double us(const Program& program, const Node& node, bool is_first) const;
 };
 

@@ -19,7 +19,7 @@ constexpr double kTextbookOps = 5;  // per score: max, subtract, exp, sum, divid
 
 constexpr std::size_t kCopies = 3, kNoPart = 4;
 
-// The part of attention that some work is: the three of kParts, copies that lay operands out for
+// Returns the part of attention that some work is: one of kParts, copies that lay operands out for
 // the products, or none.
 std::size_t part_of(const Work& work) {
   const std::size_t dot = work.component.rfind('.');
@@ -30,8 +30,8 @@ std::size_t part_of(const Work& work) {
   return part == 1 || is_product(work) ? part : kCopies;
 }
 
-// A part of attention in one phase. `products`: what softmax is compared with; nullptr in other
-// rows.
+// A part of attention in one phase. `products`: the products that softmax is compared with; nullptr
+// in other rows.
 struct PartRow {
   std::string_view phase, part;
   WorkSums sums;

@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Matrix products: those at the model paths of weights, and those of attention.
+// Counts of matrix products: of those at the model paths of weights, and of those in attention.
 struct Products {
   std::int64_t weights = 0, attention = 0;
 };
@@ -65,11 +65,11 @@ class Check {
     });
   }
 
-  // The number of parts that the last product is computed in; each is a product of its own.
+  // Returns the number of parts that the last product is computed in; each is a product of its own.
   std::int64_t loss_chunks() const {
     return std::max<std::int64_t>(loss_chunks_ / micro_batches_, 1);
   }
-  // The number of parts that each feed-forward is computed in.
+  // Returns the number of parts that each feed-forward is computed in.
   std::int64_t ffn_chunks() const {
     return std::max<std::int64_t>(ffn_chunks_ / micro_batches_, 1);
   }
@@ -86,7 +86,7 @@ class Check {
     }
     return n;
   }
-  // The number of a step's kernels; if steps have another number than the graph, that of the first.
+  // Counts a step's kernels: those of the first step unlike the graph, else those of the graph.
   std::int64_t kernels() const {
     std::vector<std::int64_t> counts(p_.steps.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) ++counts[static_cast<std::size_t>(l.step)];
@@ -94,7 +94,7 @@ class Check {
         std::ranges::find_if(counts, [&](std::int64_t count) { return count != p_.graph_kernels; });
     return other != counts.end() ? *other : *p_.graph_kernels;
   }
-  // The number of launches without a node, over all steps.
+  // Returns the number of launches without a node, over all steps.
   std::int64_t nobody() const { return nobody_; }
   std::int64_t steps_that_differ() const {
     return std::ranges::count_if(runs_, [&](const auto& counts) { return counts != runs_[0]; });

@@ -134,7 +134,7 @@ class Writer : TraceEvents {
     return p_.trace.activities[static_cast<std::size_t>(l.activity)];
   }
 
-  // The number that kernel and host op of one node in one step share.
+  // Returns the number that kernel and host op of one node in one step share.
   std::int64_t external_id(const ProfiledLaunch& l) const {
     return static_cast<std::int64_t>(l.step) * static_cast<std::int64_t>(p_.program.nodes.size()) +
            l.node + 1;

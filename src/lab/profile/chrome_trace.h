@@ -14,7 +14,7 @@ namespace tracestep {
 // Makes the trace. `environment`: of this run; the device's properties are taken from it.
 std::string chrome_trace(const Profile& profile, const Json& environment);
 
-// Writes it, compressed when the name ends in ".gz". Error{kOutput}.
+// Writes the trace, compressed when the file's name ends in ".gz". Throws Error{kOutput}.
 void write_chrome_trace(const Profile& profile, const Json& environment,
                         const std::filesystem::path& path);
 

@@ -12,11 +12,11 @@ struct TimeSpan {
 };
 using Intervals = std::vector<TimeSpan>;
 
-// The union of intervals, which may overlap and be in any order.
+// Returns the union of intervals, which may overlap and be in any order.
 Intervals united(Intervals intervals);
-// The total length of intervals that united() made.
+// Returns the total length of intervals that united() made.
 std::int64_t length_ns(const Intervals& intervals);
-// The length of the intersection of two results of united().
+// Returns the length of the intersection of two results of united().
 std::int64_t common_ns(const Intervals& a, const Intervals& b);
 
 }  // namespace tracestep

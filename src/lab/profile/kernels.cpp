@@ -18,7 +18,7 @@ std::int64_t rounded(double value) {
   return std::llround(value);
 }
 
-// A column of work done, read from it.
+// A column of work done, with the function that reads its cell from a WorkSums.
 using WorkField = Field<WorkSums>;
 
 WorkField launches_field() {
@@ -37,7 +37,7 @@ Fields<WorkSums> roof_fields() {
        [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
 }
 
-// Says what may put a kernel above its roof, if a row has one there, by what the roof is of. Only
+// Notes what may put a kernel above its roof, if a row has one there, by what limits the roof. Only
 // fused kernels leave out what a mask hides: primitive ones read and write every score.
 void note_roofs(Granularity ops, Table& table) {
   const std::size_t roof = table.index_of("roof_percent").value();
@@ -61,8 +61,8 @@ void note_roofs(Granularity ops, Table& table) {
   }
 }
 
-// Says how much of the recorded steps held-up launches took, if any did. `where`: whether this
-// table counts it.
+// Notes how long delayed launches held up the recorded steps, if any did. `where`: whether the
+// table counts that time.
 void note_interruptions(const StepWork& work, std::string_view where, Table& table) {
   if (work.interrupted_ms <= 0) return;
   table.notes.push_back(fmt::format(
@@ -71,7 +71,7 @@ void note_interruptions(const StepWork& work, std::string_view where, Table& tab
       format_duration_ms(work.interrupted_ms), where));
 }
 
-// Durations of every kernel of that name, in ns, and its rows of the matrix added up.
+// A kernel's name, the durations of its launches in ns, and its rows of the matrix added up.
 struct KernelTimes {
   std::string name;
   std::vector<double> durations;
@@ -147,7 +147,7 @@ Fields<KernelRow> kernel_fields() {
   return out.add(roof_fields(), [](R r) { return &r.k.sums; });
 }
 
-// A row of work, or a sum of rows: then `work` is null. `sums` is null for time without work.
+// A row of the matrix: a Work, or a sum (`work` is null), or time without work (`sums` is null).
 struct MatrixRow {
   std::string name;
   const Work* work;
@@ -159,7 +159,7 @@ struct MatrixRow {
 
 using M = const MatrixRow&;
 
-// Makes a field that is empty in rows for which no node asked.
+// Makes a field that is empty in sums of rows and for kernels that belong to no node.
 template <class Get>
 Field<MatrixRow> node_field(Column column, Get get) {
   return {std::move(column), [get](M m) {
@@ -265,7 +265,7 @@ struct Kind {
   WorkSums sums;
 };
 
-// The columns of kinds of ops. `recomputes`: whether some nodes run again in backward.
+// Returns the columns of kinds of ops. `recomputes`: whether some nodes run again in backward.
 Fields<Kind> kind_fields(double kernels_ms, bool recomputes) {
   using K = const Kind&;
   const auto ms = [](const char* name, const char* title, Phase phase) {

@@ -27,7 +27,7 @@ Launches counted_launches(const Profile& p) {
   return out;
 }
 
-// The moments in which launches run for which `is_in` holds.
+// Returns the moments at which launches run for which `is_in` holds.
 template <class IsIn>
 Intervals moments_of(const Launches& launches, IsIn&& is_in) {
   Intervals out;

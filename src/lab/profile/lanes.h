@@ -12,8 +12,8 @@ namespace tracestep {
 
 int lane_of(const Profile& profile, const ProfiledLaunch& launch);
 
-// For each node, the nodes whose work its kernels do: the node itself, or its whole batch if it is
-// the last of one, because a batch is launched as one kernel.
+// Returns for each node the nodes whose work its kernels do: the node itself, or its whole batch if
+// it is the last of one, because a batch is launched as one kernel.
 std::vector<std::vector<NodeId>> nodes_of_kernels(const Profile& profile);
 
 // The time in which kernels of one phase run on one lane.
@@ -26,19 +26,19 @@ struct LaneTime {
 
   double exposed_ms() const { return ms - hidden_ms; }
 };
-// The times of all lanes; empty if all kernels ran on one lane.
+// Returns the times of all lanes; empty if all kernels ran on one lane.
 std::vector<LaneTime> lane_times(const Profile& profile);
 
 // The time in which collectives run, and the part of it in which no other kernel runs.
 struct Communication {
   double ms = 0, exposed_ms = 0;
 };
-// The communication of a profile; nullopt: the program has no collectives. If the records are
+// Returns a profile's communication; nullopt: the program has no collectives. If the records are
 // spans, kernels were run one at a time; the exposed time is then the plain span minus the time of
 // all other kernels, as in `bench`.
 std::optional<Communication> communication_of(const Profile& profile);
 
-// The time in which kernels run in each recorded step, with delays by other work included.
+// Returns the time in which kernels run in each recorded step, with delays by other work included.
 std::vector<double> busy_ms_by_step(const Profile& profile);
 
 }  // namespace tracestep

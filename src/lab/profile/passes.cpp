@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// Time of a pass, split by what multiplies matrices, and by kernel.
+// The work of a pass: time of all kernels, of matrix products, and by kernel of either sort.
 struct Pass {
   double ms = 0, product_ms = 0, product_flops = 0, launches = 0;
   struct Kernel {
@@ -50,7 +50,7 @@ std::optional<NamedKernel> longest_of_all(const Pass& pass) {
   return a->second.ms >= b->second.ms ? a : b;
 }
 
-// A pass of a cell. `pass` is null where the cell did not run.
+// A pass of a profiled cell. `pass` is null where the cell did not run.
 struct PassRow {
   const Profile& profile;
   std::string name;
@@ -61,7 +61,7 @@ struct PassRow {
 
 using R = const PassRow&;
 
-// The columns of the kernel that takes most, whose names begin with "top" or "top_other".
+// Returns the columns of the kernel that takes most, whose names begin with "top" or "top_other".
 Fields<PassRow> top_fields(const std::string& prefix, const char* title, const char* description,
                            std::optional<NamedKernel> PassRow::*top) {
   const auto field = [top](Column column, auto get) {
@@ -126,7 +126,7 @@ bool has_shares(std::span<const Verdict> verdicts) {
                              [](const Verdict& v) { return v.severity == Severity::kNote; });
 }
 
-// Compares the work of two profiles, which holds whatever their times are.
+// Compares the FLOPs of two profiles, which hold whatever the recorded times are worth.
 std::string work_note(const ProfiledCell& inference, const ProfiledCell& training) {
   const auto flops = [](const ProfiledCell& cell) {
     return passes_of(cell).at("all").product_flops;
@@ -138,8 +138,8 @@ std::string work_note(const ProfiledCell& inference, const ProfiledCell& trainin
       name_of(inference.profile.spec.step.mode));
 }
 
-// Why the share of matrix products is another one in training than in inference: both parts of the
-// fraction, from the two profiles.
+// Says why the share of matrix products is another one in training than in inference: both parts of
+// the fraction, from the two profiles.
 std::string share_note(const ProfiledCell& inference, const ProfiledCell& training) {
   const auto before = passes_of(inference), after = passes_of(training);
   const auto part = [](const std::map<std::string, Pass>& passes, std::string_view phase) {
@@ -226,7 +226,7 @@ ClockRow clocks_of(const ProfiledCell& cell, std::span<const Verdict> verdicts) 
   return {p, cell.work, wall, plain_gaps_ms(cell), communication_of(p), summary_of(verdicts)};
 }
 
-// The columns of clocks. `has_collectives`: whether a cell communicates; else those are hidden.
+// Returns the columns of clocks; those of communication are hidden unless `has_collectives`.
 Fields<ClockRow> clock_fields(bool has_collectives) {
   using C = const ClockRow&;
   const auto ms = [](const char* name, const char* title, const char* text) {

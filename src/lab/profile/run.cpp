@@ -93,7 +93,7 @@ void set_span(ProfiledStep& step, std::span<const ProfiledLaunch> launches) {
   for (const ProfiledLaunch& l : launches) step.last_ns = std::max(step.last_ns, l.end_ns);
 }
 
-// Records the executor's spans, counted from the first kernel's start, taken for the call's start.
+// Records the executor's spans; their zero, the first kernel's start, stands for the call's start.
 void record_spans(Measurement& measurement, Profile& out) {
   out.source = "executor spans";
   Names names(out.names);
@@ -116,7 +116,7 @@ void record_spans(Measurement& measurement, Profile& out) {
       });
 }
 
-// Makes launches of the profiler's records, each in the step whose calls surround its start.
+// Makes launches of the profiler's records, each in the step during whose call it starts.
 void place_activities(Profile& out) {
   out.names = out.trace.names;
   const std::vector<Activity>& activities = out.trace.activities;
@@ -161,8 +161,8 @@ void record_activities(Executor& executor, Device& device, Measurement& measurem
   place_activities(out);
 }
 
-// The device's profiler; nullptr if none is asked for or any rank has none: all ranks record in one
-// way, with the same collectives.
+// Makes the device's profiler; nullptr if none is asked for or any rank has none: all ranks record
+// in one way, with the same collectives.
 std::unique_ptr<ActivityTracer> make_tracer(Device& device, Profile& out) {
   if (!out.spec.use_tracer) return nullptr;
   std::unique_ptr<ActivityTracer> tracer = device.make_activity_tracer(out.problem);

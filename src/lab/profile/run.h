@@ -77,9 +77,9 @@ struct Profile {
   PlainTimes plain;
 };
 
-// The plain times of a cell that was timed; nullopt: it did not run. A profiler that was ever
-// attached to the process may slow down everything after it, so callers that profile several cells
-// time all of them first.
+// Returns the plain times of a cell that was timed; nullopt: it did not run. A profiler that was
+// ever attached to the process may slow down everything after it, so callers that profile several
+// cells time all of them first.
 std::optional<PlainTimes> plain_times(const CellResult& timed);
 
 // Profiles a step. `plain`: its plain times if known; else they are measured first. Throws
@@ -88,7 +88,7 @@ Profile profile_step(const DeviceFactory& make_device, const ProfileSpec& spec,
                      const StopSignal* stop = nullptr,
                      const std::optional<PlainTimes>& plain = std::nullopt);
 
-// The name of a node's kernel when no profiler gives one, with the dtype of its first tensor, and
+// Names a node's kernel when no profiler gives its name, with the dtype of its first tensor, and
 // that of its first result where it is another: "matmul f32", "matmul_add bf16>f32".
 std::string kernel_name(const Program& program, const Node& node);
 

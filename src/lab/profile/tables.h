@@ -12,7 +12,7 @@
 
 namespace tracestep {
 
-// The ratio a / b, or 0 if b is 0.
+// Returns the ratio a / b, or 0 if b is 0.
 inline double ratio(double a, double b) {
   return b > 0.0 ? a / b : 0.0;
 }
@@ -27,8 +27,8 @@ struct ProfiledCell {
 
 // Names a cell: "small context 128 step fp32 fused".
 std::string label_of(const Profile& profile);
-// The part of the plain steps' span in which no kernel runs; nullopt: the kernel times exceed the
-// span.
+// Returns the part of the plain steps' span in which no kernel runs; nullopt: the kernel times
+// exceed the span.
 std::optional<double> plain_gaps_ms(const ProfiledCell& cell);
 LeftOfSpan left_of_span(const ProfiledCell& cell);
 
@@ -37,37 +37,37 @@ LeftOfSpan left_of_span(const ProfiledCell& cell);
 std::vector<std::vector<Verdict>> judge_profiles(std::span<const ProfiledCell> cells);
 
 // --- of several cells -------------------------------------------------------------------------
-// Rows: cell and phase, and a row for the whole step; columns: time, share of the step, share of
-// matrix products, the slowest kernel, and the slowest one that is not a matrix product. Notes say
-// why the share of matrix products differs between inference and training.
+// Makes a table with a row for each cell and phase, and for the whole step: time, share of the
+// step, share of matrix products, the slowest kernel, and the slowest that is no matrix product.
+// Notes say why the share of matrix products differs between inference and training.
 Table pass_table(std::span<const ProfiledCell> cells);
-// A row for each cell: wall, issue, span, busy, gaps, and the cost of recording. Kernel times are
-// those of recorded steps; gaps and the time outside the span are those of plain steps. Verdicts
-// follow below the table.
+// Makes a table with a row for each cell: wall, issue, span, busy, gaps, and the cost of recording.
+// Kernel times are those of recorded steps; gaps and the time outside the span are those of plain
+// steps. Verdicts follow below the table.
 Table clock_table(std::span<const ProfiledCell> cells);
-// Rows: cell and check: the kernels that the program requires against those that ran. `failures`
-// counts the rows that are not ok.
+// Makes a table with a row for each cell and check: the kernels that the program requires against
+// those that ran. `failures` counts the rows that are not ok.
 Table launch_check_table(std::span<const ProfiledCell> cells, int* failures = nullptr);
 
 // --- of one cell --------------------------------------------------------------------------------
-// A row for each of the eight pairs of op and model part whose kernels take the most time: calls,
-// time, share. A note gives the rest.
+// Makes a table with a row for each of the eight pairs of op and model part whose kernels take the
+// most time: calls, time, share. A note gives the rest.
 Table top_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: kernel; columns: those of `nsys stats --report cuda_gpu_kern_sum` under their names, over
-// all profiled steps, then class, launches per step, speeds.
+// Makes a table with a row for each kernel: columns of `nsys stats --report cuda_gpu_kern_sum`
+// under their names, over all profiled steps, then class, launches per step, speeds.
 Table kernel_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// A row for each component, phase and kernel; then one each for the work that the filter leaves
-// out, for the gaps, and for the total, which is the span of the plain steps.
+// Makes a table with a row for each component, phase and kernel; then one each for the work that
+// the filter leaves out, for the gaps, and for the total, which is the span of the plain steps.
 Table matrix_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: ops other than matrix products; columns: time per phase, share, speed.
+// Makes a table with a row for each op other than a matrix product: time per phase, share, speed.
 Table kind_table(const ProfiledCell& cell, const ComponentFilter& filter = {});
-// Rows: phase and part of attention (scores, softmax, values), and their ratio; columns: time,
-// FLOPs, bytes. Notes state what is counted, with this cell's numbers.
+// Makes a table with a row for each phase and part of attention (scores, softmax, values), and
+// their ratio: time, FLOPs, bytes. Notes state what is counted, with this cell's numbers.
 Table attention_table(const ProfiledCell& cell);
-// A row for each lane and phase: launches, and the time that kernels of the other lane hide or
-// leave exposed. Empty if all kernels ran on one lane.
+// Makes a table with a row for each lane and phase: launches, and the time that kernels of the
+// other lanes hide or leave exposed. Empty if all kernels ran on one lane.
 Table lane_table(const ProfiledCell& cell);
-// The ceilings with which rooflines are drawn.
+// Makes a table of the ceilings with which rooflines are drawn.
 Table ceiling_table(const Ceilings& ceilings);
 
 }  // namespace tracestep

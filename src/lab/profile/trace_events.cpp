@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
 
-// The first second of the quarter of the year that `second` lies in, UTC.
+// Returns the first second (UTC) of the quarter of the year in which `second` lies.
 std::int64_t quarter_start(std::int64_t second) {
   const auto at = static_cast<std::time_t>(second);
   std::tm date{};

@@ -14,7 +14,7 @@ class TraceClock {
  public:
   TraceClock();
   std::int64_t base_ns() const { return base_ns_; }
-  // The time in microseconds since the base, with the nanoseconds as decimals.
+  // Returns the time in microseconds since the base, with the nanoseconds as decimals.
   std::string us(std::int64_t time_ns) const;
   static std::string micros(std::int64_t ns);
 

@@ -31,9 +31,9 @@ StepTimesOfKernels kernel_times(const Profile& p) {
   return out;
 }
 
-// Sets the kernel that reaches most of its roof, of those that matter for the step's time; of those
-// that hardly do, only if caches explain it. Of those above their roof, kernels bound by FLOPs come
-// first, then those that caches do not explain.
+// Sets in `row` the kernel that reaches most of its roof. A kernel counts from 1 % of the step's
+// time on, or from 0.1 % if caches explain its speed. Of those above their roof, kernels bound by
+// FLOPs come first, then those that caches do not explain.
 void set_highest_roof(const ProfiledCell& cell, Json& row) {
   constexpr double kShare = 0.01, kSmallShare = 0.001;
   std::tuple<bool, bool, double> highest{};
@@ -62,12 +62,12 @@ double mean_wall_ms(const Profile& p) {
   return mean_of(wall);
 }
 
-// The FLOPs of all ranks, since the row's label means all of them.
+// Returns the FLOPs of all ranks, since the row's label means all of them.
 std::int64_t flops_of(const Profile& p) {
   return gemm_flops(p.program) * p.spec.step.parallel.ranks;
 }
 
-// The cell as a row of `bench` without samples: its shares are what is judged.
+// Makes a row of `bench` from the cell, without samples: its shares are what is judged.
 Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   const Profile& p = cell.profile;
   Json row = key_of(p.spec.step);
@@ -97,7 +97,7 @@ Json row_of(const ProfiledCell& cell, const StepTimesOfKernels& times) {
   return row;
 }
 
-// The row with the kernels' times of each step as samples, so that cells can be compared.
+// Returns the row with the kernels' time of each step as samples, so that cells can be compared.
 ResultRow with_samples(Json row, const std::vector<double>& ms) {
   if (ms.empty() || median_of(ms) <= 0) return ResultRow(std::move(row));
   row["samples_ms"] = list_of(ms);

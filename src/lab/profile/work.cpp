@@ -177,7 +177,7 @@ class Collector {
   std::map<NodeId, std::vector<Part>> parts_;
 };
 
-// The name of a part in the model's paths for a common name, as "mlp"; other names stay.
+// Returns the name in the model's paths for a common name of a part, as "mlp"; other names stay.
 std::string in_paths(const std::string& name) {
   if (name == "attention") return std::string(scope::kAttention);
   if (name == "feed-forward" || name == "mlp") return std::string(scope::kFeedForward);

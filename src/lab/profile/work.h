@@ -59,7 +59,7 @@ struct StepWork {
   WorkSums total() const;
 };
 
-// For each launch the time that counts: its own, or a shorter one if other work delayed it
+// Returns for each launch the time that counts: its own, or a shorter one if other work delayed it
 // (lab/measure/recorded_times.h).
 std::vector<double> counted_ms(const Profile& profile);
 
@@ -69,8 +69,8 @@ StepWork work_of(const Profile& profile, const Ceilings& ceilings);
 
 bool is_product(const Work& work);
 
-// "attention" and "attn.softmax" as parts of component names. Error{kUsage} naming `where` for a
-// part that occurs in no component of the program.
+// Selects components by parts of their names, such as "attention" and "attn.softmax". Throws
+// Error{kUsage} naming `where` for a part that occurs in no component of the program.
 class ComponentFilter {
  public:
   ComponentFilter() = default;

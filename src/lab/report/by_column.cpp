@@ -66,7 +66,7 @@ Json unpacked_rows(const Json& packed) {
   return out;
 }
 
-// A copy of the table in which change(rows) stands for its rows.
+// Returns a copy of the table in which change(rows) stands for its rows.
 Json with_rows(const Json& table, Json (*change)(const Json& rows)) {
   Json out = Json::object();
   for (const auto& [name, value] : table.members()) {
@@ -87,7 +87,7 @@ Json with_tables(const Json& result, Json (*change)(const Json& rows)) {
   return out;
 }
 
-// The rows of the main table among `tables`, or nullptr.
+// Returns the rows of the main table among `tables`; nullptr: the result does not name it.
 const Json* main_rows(const Json& result) {
   const Json *tables = result.find("tables"), *name = result.find("table");
   if (tables == nullptr || name == nullptr || !name->is_string()) return nullptr;

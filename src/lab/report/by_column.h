@@ -10,7 +10,7 @@ namespace tracestep {
 // each member, and whole numbers their "steps" from one row to the next. The rows at the top, which
 // are those of the main table, become null.
 Json by_column(const Json& result);
-// The inverse of by_column(): the result with rows again. A table that has rows already stays as it
+// Undoes by_column(): returns the result with rows again. A table that has rows already stays as it
 // is.
 Json by_row(const Json& packed);
 

@@ -16,7 +16,7 @@ namespace tracestep {
 // "title", "description", "role", "part_of", "digits", "timing", "words", "asked_for" (a screen
 // shows the column first; it is not read back), and "shown", which is "no" or "if it varies".
 Json facts_of(const Column& column);
-// The inverse of facts_of(). A column whose result does not say its kind is kText.
+// Reads a column from its facts_of(). A column whose result does not say its kind is kText.
 Column column_of(const std::string& name, const Json& facts);
 
 // Guesses the kind of a column from its values, for results that do not name it.
@@ -26,9 +26,9 @@ ColumnKind kind_of(std::span<const Json> values, bool are_bytes);
 // naming `where` if it is no table, if rows have different columns, or if a cell is not of its
 // column's kind.
 Table table_of(const std::string& name, const Json& json, const std::string& where);
-// Reads only the rows and the notes, into a table that already has its columns.
+// Adds the rows and the notes of a table of a JSON result to a table that has its columns.
 void add_rows(const Json& json, const std::string& where, Table& out);
-// All tables of a result; `primary`: the name of the only one, where the result does not say it.
+// Reads all tables of a result; `primary`: the name of the only one, if the result does not say it.
 std::vector<Table> tables_of(const Json& document, const std::string& where,
                              std::string_view primary = {});
 

@@ -67,9 +67,9 @@ struct KnownColumn {
   ColumnRole role = ColumnRole::kShown;
 
   operator Column() const { return (*this)(description); }
-  // The column with this description instead of its own.
+  // Returns the column with this description instead of its own.
   Column operator()(std::string about) const { return titled(title, std::move(about)); }
-  // The column with this title instead of its own, and with its own description or this one.
+  // Returns the column with this title instead of its own, and with its own description or `about`.
   Column titled(std::string words) const { return titled(std::move(words), description); }
   Column titled(std::string words, std::string about) const {
     return {.name = name,
@@ -106,7 +106,7 @@ inline Column without_run(Column status) {
 }
 
 // --- roles; see ColumnRole
-// The column with this role.
+// Returns the column with this role.
 template <ColumnRole role>
 Column with_role(Column column) {
   column.role = role;
@@ -136,7 +136,7 @@ inline Column as_comparison(Column column) {
 }
 
 // --- cells; null is an empty cell ---------------------------------------------------------------
-// The value, or an empty cell unless the condition holds.
+// Returns the value, or an empty cell unless the condition holds.
 inline Json when(bool condition, Json value) {
   if (!condition) value = Json();
   return value;
@@ -162,7 +162,7 @@ inline Json list_of(std::span<const double> values) {
   return out;
 }
 
-// `part` in percent of `whole`; 0 when `whole` is 0.
+// Returns `part` in percent of `whole`; 0 when `whole` is 0.
 inline double percent_of(double part, double whole) {
   return whole > 0 ? 100.0 * part / whole : 0.0;
 }

@@ -21,8 +21,8 @@ struct CsvRow {
 };
 
 // Reads rows of cells, the row of column names first; skips empty lines. RFC 4180: cells in quotes
-// may hold commas, line ends and doubled quotes. Error{kInput} naming `name`, line and column for
-// bytes that are no text, for a quote that nothing closes, and beyond 2^20 cells.
+// may hold commas, line ends and doubled quotes. Throws Error{kInput} naming `name`, line and
+// column for bytes that are no text, for a quote that nothing closes, and beyond 2^20 cells.
 std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& name);
 // As parse_csv_rows(), but returns the cells alone.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
@@ -30,7 +30,7 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std
 // Escapes a text as the CSV writer does (escaped_bytes() of base/utf8.h). An apostrophe is put in
 // front where a spreadsheet would read a formula, and where the text begins with an apostrophe.
 std::string as_csv_text(std::string_view text);
-// The text that as_csv_text() has escaped.
+// Returns the text from which as_csv_text() made the cell.
 std::string from_csv_text(std::string_view cell);
 
 // A row of a CSV file that is compiled into the program; cells are found by column name. A missing

@@ -13,7 +13,7 @@ namespace tracestep {
 namespace {
 
 constexpr const char* kEmpty = "-";
-// Writes a number with so many decimals; one other than zero is never shown as zero, but "< 0.001".
+// Writes a number with `digits` decimals; one other than zero is never shown as zero: "< 0.001".
 std::string real(double value, int digits) {
   if (!std::isfinite(value)) return kEmpty;
   if (digits == kTwoDigits) return two_digits(value);
@@ -31,7 +31,7 @@ std::string real(double value, int digits) {
   return fmt::format("{} {:.{}f}", value > 0 ? '<' : '>', value > 0 ? least : -least, digits);
 }
 
-// Makes it one line without bytes that move a terminal's cursor; kernel names come from outside.
+// Makes a text one line without bytes that move a terminal's cursor, which kernels' names may have.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](char c) { return c == '\n' || c == '\t'; }, ' ');

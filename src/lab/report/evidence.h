@@ -76,27 +76,27 @@ class Evidence {
 
   explicit Evidence(std::span<const Table> tables) : tables_(tables) {}
 
-  // The first row with these cells. Throws Unsupported when the table or the row is missing.
+  // Returns the first row with these cells; throws Unsupported if the table or the row is missing.
   Row row(std::string_view table, const Where& where) const;
   std::optional<Row> find(std::string_view table, const Where& where) const;
-  // The row of the same table for the same run (equal in the fields of spec/fields.h), except that
-  // it has the cells in `changed`. Throws Unsupported when there is none.
+  // Returns the row of the same table for the same run (equal in the fields of spec/fields.h),
+  // except that it has the cells in `changed`. Throws Unsupported when there is none.
   Row beside(const Row& row, const Where& changed) const;
-  // The rows of `table` for the same run as `row`, which the structured column "cell" identifies;
-  // empty if either table lacks that column.
+  // Returns the rows of `table` for the same run as `row`, which the structured column "cell"
+  // identifies; empty if either table lacks that column.
   std::vector<Row> same_cell(const Row& row, std::string_view table) const;
-  // The rows of `table` that agree with `row` in all key columns that both tables have, except for
-  // the cells in `changed`. Throws Unsupported when there are none.
+  // Returns the rows of `table` that agree with `row` in all key columns that both tables have,
+  // except for the cells in `changed`. Throws Unsupported when there are none.
   std::vector<Row> as(const Row& row, std::string_view table, const Where& changed) const;
-  // All rows with these cells; throws Unsupported when there are none.
+  // Returns all rows with these cells; throws Unsupported when there are none.
   std::vector<Row> rows(std::string_view table, const Where& where = {}) const;
 
-  // The rows read so far, in order of first use.
+  // Returns the rows read so far, in order of first use.
   const std::vector<RowRef>& used() const { return used_; }
   // Restores used() to `before`, as if nothing had been read since.
   void forget(std::vector<RowRef> before) const { used_ = std::move(before); }
-  // The values of the structured column "cell" (all parameters of a run) in these rows, where they
-  // have one.
+  // Returns the values of the structured column "cell" (all parameters of a run) in these rows,
+  // where they have one.
   std::vector<Json> cells_of(std::span<const RowRef> rows) const;
 
  private:
@@ -111,7 +111,7 @@ class Evidence {
 // Lists row numbers: "1,4-6", runs of three and more as a range.
 std::string list_of_rows(std::span<const std::size_t> rows, std::string_view comma = ",",
                          std::string_view to = "-");
-// The formula of a column over several rows of one table: "kinds[1,4-6].ms".
+// Returns the formula of a column over several rows of one table: "kinds[1,4-6].ms".
 std::string formula_of(std::span<const Evidence::Row> rows, std::string_view column);
 
 // True if a cell of the table's row is in the formula.
@@ -119,7 +119,7 @@ bool formula_has_row(std::string_view formula, const std::string& table, std::si
 
 // Compares two text cells of one column alphabetically, as the relation "a = b" or "a < b".
 Relation compare_texts(const Evidence::Row& a, const Evidence::Row& b, std::string_view column);
-// The sum, most and least of a column over rows of one table; `rows` has at least one.
+// Return the sum, most and least of a column over rows of one table; `rows` has at least one.
 Quantity sum_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity most_of(std::span<const Evidence::Row> rows, std::string_view column);
 Quantity least_of(std::span<const Evidence::Row> rows, std::string_view column);

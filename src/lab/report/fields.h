@@ -78,7 +78,7 @@ class Fields {
   std::vector<Field<Record>> fields_;
 };
 
-// A table with a row for each of `records`.
+// Makes a table with a row for each of `records`.
 template <class Record, class Records>
 Table table_of(std::string name, std::string title, const Fields<Record>& fields,
                const Records& records) {

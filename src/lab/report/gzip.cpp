@@ -13,7 +13,7 @@ namespace {
 constexpr int kGzipWindow = 15 + 16;  // largest window, gzip header
 constexpr std::size_t kChunk = std::size_t{1} << 18;
 
-// The bytes of a text for zlib, which takes a pointer to mutable bytes but does not modify them.
+// Returns a text's bytes for zlib, which takes a pointer to mutable bytes but does not modify them.
 Bytef* bytes_of(std::string_view text) {
   return reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
 }

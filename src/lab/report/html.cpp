@@ -120,7 +120,7 @@ std::string sentence(const Text& text) {
 
 // --- charts -------------------------------------------------------------------------------------
 
-// Makes a place for what the page's script draws from thousands of rows.
+// Makes the place in which the page's script draws a kWorkChart from thousands of rows.
 std::string work_figure(const Chart& chart) {
   return fmt::format(
       "<figure data-kind=\"{}\" data-table=\"{}\">\n<figcaption "
@@ -133,7 +133,7 @@ std::string work_figure(const Chart& chart) {
       xml_escaped(chart.title));
 }
 
-// Draws a chart twice, wide and narrow, as a page's width shows one; empty: nothing to draw.
+// Draws a chart in two widths, of which a page shows one by its own; empty: nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
   if (chart.kind == kWorkChart) return work_figure(chart);
   const std::string wide = draw_chart(chart, tables), what = caption_of(chart, tables);
@@ -192,7 +192,7 @@ const char* sign_of(const PageCard& card) {
   return card.standing == "impossible" ? "✗" : card.standing == "refused" ? "–" : "~";
 }
 
-// The sign of what the rows are worth, with the reason at the pointer; empty if they are sound.
+// Writes the sign of how far rows can be trusted, with the reason at the pointer; empty: sound.
 std::string mark(const PageCard& card) {
   if (card.standing == "sound") return {};
   const std::string css = card.standing == "refused" ? "refused" : anchor(card.standing);

@@ -64,8 +64,8 @@ struct PageHead {
 std::string html_page(const PageHead& head, const Json& result, std::span<const Table> tables,
                       std::span<const PageTopic> topics, std::span<const PageSection> sections);
 
-// Reads back the result that was given to html_page(); null where `page` is none. Error{kInput}
-// naming `name` where it is damaged.
+// Reads back the result that was given to html_page(); null where `page` is none. Throws
+// Error{kInput} naming `name` where it is damaged.
 Json result_of_page(std::string_view page, const std::string& name);
 
 }  // namespace tracestep

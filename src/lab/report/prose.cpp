@@ -16,7 +16,7 @@ struct Around {
   const char *before, *after;
 };
 
-// The markup around a text; `escape` is applied to the text before.
+// The markup of a format around each kind of text, to which `escape` is applied before.
 struct Syntax {
   std::string (*escape)(std::string_view text);
   Around title, section, part, plain, strong, code, item;

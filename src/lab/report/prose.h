@@ -26,11 +26,11 @@ class Prose {
   std::string end() const;
   std::string heading(int level, std::string_view text) const;  // 2 or 3
   std::string item(std::string_view text) const;
-  // A paragraph that opens with `lead` in bold and ends with `code`; each may be empty.
+  // Returns a paragraph that opens with `lead` in bold and ends with `code`; each may be empty.
   std::string paragraph(std::string_view lead, std::string_view text,
                         std::string_view code = {}) const;
-  // A picture with the description `words`: the file `stem`.svg (for LaTeX `stem`.png) beside the
-  // document. LaTeX has no place for the description and drops it.
+  // Returns a picture with the description `words`: the file `stem`.svg (for LaTeX `stem`.png)
+  // beside the document. LaTeX has no place for the description and drops it.
   std::string picture(std::string_view stem, std::string_view words) const;
   // Writes a text of several paragraphs, as paragraphs_of() splits it.
   std::string reading(std::string_view text) const;

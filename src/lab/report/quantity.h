@@ -42,9 +42,9 @@ struct Quantity {
   double value = 0, low = 0, high = 0;
   std::string formula;
 
-  // A number that no table holds because the sentence states it itself, such as a threshold.
+  // Makes a number that no table holds, because the sentence states it, such as a threshold.
   static Quantity constant(double value);
-  // A number that is known exactly. Throws Unsupported when the value is not finite.
+  // Returns a number that is known exactly. Throws Unsupported when the value is not finite.
   static Quantity exact(double value, std::string formula);
 };
 
@@ -52,9 +52,9 @@ Quantity operator+(const Quantity& a, const Quantity& b);
 Quantity operator-(const Quantity& a, const Quantity& b);
 Quantity operator*(const Quantity& a, const Quantity& b);
 Quantity operator*(double a, const Quantity& b);
-// The quotient; throws Unsupported when b is 0.
+// Returns the quotient; throws Unsupported when b is 0.
 Quantity operator/(const Quantity& a, const Quantity& b);
-// The natural logarithm; throws Unsupported unless a is positive.
+// Returns the natural logarithm; throws Unsupported unless a is positive.
 Quantity log(const Quantity& a);
 Quantity plus_minus(const Quantity& a, const Quantity& noise);
 Quantity between(const Quantity& a, const Quantity& low, const Quantity& high);
@@ -79,7 +79,7 @@ struct Relation {
 };
 
 Relation compare(const Quantity& a, const Quantity& b);
-// Compares with a range. kEqual: all of a's interval lies in it; kLess, kMore: all on that side.
+// Compares with a range. kEqual: a's interval lies in it; kLess, kMore: all on that side.
 Relation compare_with_range(const Quantity& a, double low, double high);
 // Marks words that are true because of `relation`: the printed claim is checked against it.
 Text because(const Relation& relation, Text words);

@@ -68,7 +68,7 @@ struct Column {
   std::string whole = {};
 };
 
-// The column's own timing, or what follows from its unit: milliseconds, GB/s.
+// Returns the column's own timing, or what follows from its unit: milliseconds, GB/s.
 Timing timing_of(const Column& column);
 
 struct Table {
@@ -78,7 +78,7 @@ struct Table {
   std::vector<std::vector<Json>> rows = {};  // null is an empty cell
   std::vector<std::string> notes = {};       // one line each, below it
 
-  // The place of a column; nullopt: there is none with this name.
+  // Returns the place of a column; nullopt: there is none with this name.
   std::optional<std::size_t> index_of(std::string_view column) const;
 
   // Adds a row of one cell per column. CHECKs that the number and the types of the cells fit.
@@ -101,11 +101,11 @@ struct Document {
 enum class Format { kText, kMarkdown, kCsv, kJson, kLatex, kTypst };
 
 inline constexpr std::string_view kFormatNames = "text, markdown, csv, json, latex, typst";
-// The format with this name. Error{kUsage} naming `where` (the flag) and the known formats.
+// Returns the format with this name; throws Error{kUsage} naming `where` if it is none of them.
 Format parse_format(const About& where, std::string_view name);
 std::string_view name_of(Format format);
-// Endings of file names that name a format (".json"), and the format of one; nullopt for another
-// ending.
+// Endings of file names that name a format (".json"); format_of_ending() returns the format of one,
+// nullopt for another ending.
 inline constexpr std::string_view kFormatEndings = ".txt, .md, .csv, .json, .tex or .typ";
 std::optional<Format> format_of_ending(std::string_view ending);
 
@@ -116,13 +116,13 @@ void write(const Document& document, Format format, std::ostream& out);
 std::string to_string(const Document& document, Format format);
 Json to_json(const Document& document);
 
-// The text of a file in this format, with the mark by which a later run knows that it may replace
-// it: a comment, or in CSV quotes around the first name.
+// Returns the text of a file in this format, with the mark by which a later run knows that it may
+// replace it: a comment, or in CSV quotes around the first name.
 std::string marked(std::string text, Format format, std::string_view schema);
 
 // Writes to the file `path`, marked, which appears whole or not at all, or to stdout when it is
-// empty. Error{kOutput} when that fails; call check_writable() of base/output_file.h before long
-// work.
+// empty. Throws Error{kOutput} when that fails; call check_writable() of base/output_file.h before
+// long work.
 void write_output(const Document& document, Format format, const std::string& path);
 
 }  // namespace tracestep

@@ -23,7 +23,7 @@ constexpr std::size_t kNoteLines = 10;  // of notes on a screen, which rows leav
 
 enum class Tone { kPlain, kGood, kDoubtful, kBad };
 
-// The tone of a verdict, a status or a mark, whose column has no header; other cells are plain.
+// Returns the tone of a verdict, a status or a mark (whose header is blank); other cells are plain.
 Tone tone_of(std::string_view header, std::string_view cell) {
   if (header != "verdict" && header != "status" && header != " ") return Tone::kPlain;
   const auto begins = [&](std::initializer_list<std::string_view> words) {
@@ -37,7 +37,7 @@ Tone tone_of(std::string_view header, std::string_view cell) {
   return Tone::kPlain;
 }
 
-// The tone of a note, by its first words: "doubt: …".
+// Returns the tone of a note, by its first words: "doubt: …".
 Tone tone_of_note(std::string_view note) {
   if (note.starts_with("doubt: ") || note.starts_with("~ ")) return Tone::kDoubtful;
   return note.starts_with("invalid: ") || note.starts_with("✗ ") ? Tone::kBad : Tone::kPlain;
@@ -51,8 +51,8 @@ std::string coloured(const std::string& text, Tone tone, const TextView& view) {
 
 // --- widths -------------------------------------------------------------------------------------
 
-// Widths of a column: as it is, the least that reads well, with a head of several lines and a text
-// that goes on in the next line, and the least that cuts no word.
+// The widths of a column: of its cells as they are, the least that reads well, with a head and
+// texts in several lines, and the least that cuts no word.
 struct Width {
   std::size_t natural = 0, least = 0, narrowest = 0;
 };
@@ -81,9 +81,9 @@ bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
   return words(c + 1) == "to" || words(c + 1) == before + "to";
 }
 
-// The widths of columns that fit; 0: the column is left out. The first column, keys and results get
-// room before the others from the left: as much as they want, or the least that they can do with;
-// room that remains widens texts.
+// Returns the widths of columns that fit; 0: the column is left out. The first column, keys and
+// results get room before the others from the left: as much as they want, or the least that they
+// can do with; room that remains widens texts.
 std::vector<std::size_t> fitting_widths(const DisplayTable& shown, const TextView& view) {
   const std::vector<Width> wanted = widths_of(shown);
   const auto is_needed = [&](std::size_t c) { return c == 0 || shown.is_needed[c]; };
@@ -181,7 +181,7 @@ void append(std::vector<std::string>& to, std::vector<std::string> lines) {
   std::ranges::move(lines, std::back_inserter(to));
 }
 
-// The lines above the rows: the title, an empty line, the head and its rule.
+// Returns the lines above the rows: the title, an empty line, the head and its rule.
 std::vector<std::string> head_of(const DisplayTable& shown, const std::vector<std::size_t>& widths,
                                  const TextView& view) {
   std::vector<std::string> out;

@@ -26,7 +26,7 @@ std::int64_t signed_number(std::string_view bytes) {
   return static_cast<std::int64_t>(bits);
 }
 
-// How many bytes the length in front of this opcode's text has; 0: it makes no text.
+// Returns how many bytes the length in front of this opcode's text has; 0: it makes no text.
 std::size_t length_bytes(unsigned char op) {
   return op == 'X' ? 4 : op == 0x8c ? 1 : op == 0x8d ? 8 : 0;
 }
@@ -78,7 +78,7 @@ class PickleReader {
     }
     stack_.push_back(ref);
   }
-  // Pushes the scalar of the opcode whose operand has so many bytes.
+  // Pushes the scalar of the current opcode, whose operand has `operand_bytes`.
   void push_scalar(std::size_t operand_bytes) {
     take(operand_bytes);
     push(static_cast<Ref>(opcode_));

@@ -19,9 +19,9 @@ class PickleValue;
 // cannot leak.
 class Pickle {
  public:
-  // Reads `bytes`, fewer than 2^31, which must outlive the object. Errors: kInput naming `where`
-  // and the byte: a truncated file, an opcode that makes objects, values that need more than 3
-  // times its size in memory.
+  // Reads `bytes`, fewer than 2^31, which must outlive the object. Throws Error{kInput} naming
+  // `where` and the byte: for a truncated file, an opcode that makes objects, values that need more
+  // than 3 times its size in memory.
   Pickle(std::string_view bytes, const std::string& where);
 
   PickleValue root() const;
@@ -46,20 +46,20 @@ class Pickle {
 // A value of a pickle; valid while its Pickle lives.
 class PickleValue {
  public:
-  // The value as a number or a text. A value of another type gives the fallback, an empty text, or
-  // no items. An unsigned integer of 64 bits wraps around: PyTorch writes 2^64 - 1 for a frame
-  // without a line number, which is read as -1.
+  // Returns the value as a number or a text. A value of another type gives the fallback, an empty
+  // text, or no items. An unsigned integer of 64 bits wraps around: PyTorch writes 2^64 - 1 for a
+  // frame without a line number, which is read as -1.
   std::int64_t as_int(std::int64_t fallback = 0) const;
   std::string_view as_text() const;
-  // The number of items of a list or tuple, or of members of a dict.
+  // Returns the number of items of a list or tuple, or of members of a dict.
   std::size_t size() const;
-  // Item `i` of a list or tuple.
+  // Returns item `i` of a list or tuple.
   PickleValue operator[](std::size_t i) const;
   bool is_list() const;
-  // The member of a dict; nullopt when this is not a dict or has no such text key. O(size()).
+  // Returns a dict's member; nullopt if this is no dict or has no such text key. Takes O(size()).
   std::optional<PickleValue> find(std::string_view key) const;
 
-  // The identity of the object: equal for two values that are the same Python object.
+  // Returns the identity of the object: equal for two values that are the same Python object.
   std::uint32_t id() const { return ref_; }
 
   // True if both refer to the same object.

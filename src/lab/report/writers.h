@@ -17,7 +17,7 @@ struct TextView {
   bool has_colour = false;
   // The most lines of a table; further rows and notes are left out. 0: no limit.
   std::size_t lines = 0;
-  // A hint how to see the columns that are left out; they are named with it. Empty: no hint.
+  // A hint how to see the table columns that are left out, written behind their names. Empty: none.
   std::string_view way_out = {};
 };
 // Counts the parts of a table that had no room.
@@ -56,8 +56,8 @@ bool varies(const Table& table, std::size_t column);
 // True if people see the column.
 bool is_shown(const Table& table, std::size_t column);
 
-// The table as a screen shows it. A column with the same value in all rows moves into the title,
-// and an empty column is left out; columns marked is_result stay in any case.
+// Returns the table as a screen shows it. A column with the same value in all rows moves into the
+// title, and an empty column is left out; columns marked is_result stay in any case.
 Table on_screen(const Table& table);
 // True if a note is about this column: it begins with the column's title, as in "energy: by the
 // device's counter". A screen that lacks the column drops the note.
@@ -73,9 +73,9 @@ std::vector<std::string> cut_lines(std::string text, std::size_t width, std::siz
 // Breaks flags and commands into lines between words, in front of a flag if possible. Nothing is
 // cut.
 std::vector<std::string> whole_lines(std::string text, std::size_t width);
-// The width of the longest word, which a column must not be narrower than.
+// Returns the width of the longest word, which a column must not be narrower than.
 std::size_t longest_word(const std::string& text);
-// Columns a terminal needs for `text`: one per UTF-8 character.
+// Returns the columns a terminal needs for `text`: one per UTF-8 character.
 std::size_t display_width(const std::string& text);
 // Fills `text` up with spaces to `width`.
 std::string padded(const std::string& text, std::size_t width, bool is_right_aligned);

@@ -25,7 +25,7 @@ std::size_t at(Phase phase) {
   return static_cast<std::size_t>(phase);
 }
 
-// The column of nodes that run again in backward; shown to people in steps that have such nodes.
+// Makes the column of nodes that run again in backward; people see it if there are such nodes.
 Column recompute_column(bool is_there) {
   Column out = real_column("recompute_ms", "recompute", "ms", 3);
   out.data_only = !is_there;
@@ -36,7 +36,7 @@ double total_of(const PhaseTimes& t) {
   return std::accumulate(t.begin(), t.end(), 0.0);
 }
 
-// Calls add(origin, ms) with the share of each origin of the node.
+// Calls add(origin, ms) for each origin of the node with its share of the node's time.
 template <class Add>
 void for_each_origin(const Program& program, const Node& node, double ms, Add&& add) {
   const std::vector<double> shares = origin_shares(program, node);
@@ -52,21 +52,21 @@ std::vector<std::pair<Key, PhaseTimes>> by_total(const std::map<Key, PhaseTimes>
   return out;
 }
 
-// Kernels' own times are those of a recorded step; the span is that of the timed steps, whose gaps
-// recording did not widen.
+// The clocks of a cell: kernels' own times are those of a recorded step; the span is that of the
+// timed steps, whose gaps recording did not widen.
 struct Clocks {
   double span_ms, busy_ms, recorded_span_ms, interrupted_ms;
 
-  // The gaps between kernels; nullopt: recorded kernels took longer than timed steps last.
+  // Returns the gaps between kernels; nullopt: recorded kernels took longer than timed steps last.
   std::optional<double> gaps_ms() const {
     return busy_ms <= span_ms ? std::optional(span_ms - busy_ms) : std::nullopt;
   }
   std::optional<double> gaps_percent() const {
     return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
   }
-  // The base of shares: the span, or the kernels' time if longer, so that shares add up to 100 %.
+  // Returns the base of shares, which add up to 100 %: the span, or the kernels' time if longer.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // The share of the span itself, 100 %; nullopt where gaps_ms() is.
+  // Returns the share of the span itself, 100 %; nullopt where gaps_ms() is.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }
@@ -82,7 +82,7 @@ Clocks clocks_of(const CellResult& result, double busy_ms) {
           result.interrupted_ms};
 }
 
-// The column of energy, shared out by time: the device counts that of whole steps only.
+// Makes the column of energy, shared out by time: the device counts that of whole steps only.
 Column energy_column(bool is_there) {
   Column out = real_column("energy_j", "energy, by time", "J", kTwoDigits,
                            "modelled: that of the whole device for one step, shared out by time");
@@ -95,7 +95,7 @@ Column recorded_column() {
       3, col::recorded_ms("gaps and span of the recorded step, with what recording adds"));
 }
 
-// Names the rest of the span, and what the instrument may have put into the kernels' times.
+// Says what fills the span besides kernels, and what the instrument may have added to their times.
 std::string gaps_note(const CellResult& result, const Clocks& clocks) {
   const bool by_events = result.is_asynchronous;  // instrument_of(), lab/time/cell.cpp
   if (clocks.gaps_ms()) {

@@ -85,7 +85,7 @@ void time_steps(Measurement& measurement, Device& device, const StepObserver& ob
   out.host.after = read_host_facts();
 }
 
-// Cuts launches that other work held up to the time that counts for them.
+// Cuts launches that other work delayed to the time that counts for them (undisturbed_ms()).
 void cut_interruptions(std::vector<RecordedStep>& steps) {
   std::vector<RecordedLaunch> launches;
   for (std::size_t i = 0; i < steps.size(); ++i) {
@@ -130,7 +130,7 @@ void record_steps(Measurement& measurement, CellResult& out) {
   });
 }
 
-// Takes kernels and clocks of the recorded step in the middle.
+// Sets kernels and clocks from the recorded step whose kernel time is in the middle.
 void set_recorded(CellResult& out) {
   std::vector<RecordedStep> steps = out.recorded;
   if (steps.empty()) return;
@@ -162,15 +162,15 @@ void set_clocks(CellResult& out) {
   if (!out.is_asynchronous) out.issue_ms = std::max(0.0, out.wall_ms - out.device_busy_ms);
 }
 
-// Names the clock that times kernels here. GPUs' profilers have their own (lab/profile/run.h).
+// Names the clock that times kernels of the device. Profilers of GPUs have one (lab/profile/run.h).
 std::string instrument_of(Device& device) {
   if (!device.is_asynchronous()) return "the host's clock around each kernel";
   return fmt::format("events around each kernel, the device held, less {} ns for the events",
                      device.mark_overhead_ns());
 }
 
-// Physical memory outside the allocator's segments. On a CPU the system counts that of the whole
-// process, of which other ranks may have a part; a GPU belongs to one rank.
+// Returns the physical memory outside the allocator's segments. On a CPU the system counts the
+// whole process's, of which other ranks may have a part, so nullopt; a GPU belongs to one rank.
 std::optional<std::int64_t> outside_bytes(Device& device, const RunSpec& run) {
   const std::int64_t resident = device.resident_bytes();  // before the next line takes some
   const bool is_shared = run.parallel.is_on() && !device.is_asynchronous();
@@ -184,8 +184,8 @@ void count_work(const Program& program, CellResult& out) {
   out.flops = gemm_flops(program) * out.spec.step.parallel.ranks;
 }
 
-// Counts the ranks whose bytes are as predicted; `received` in the recorded steps. Every process
-// must call this.
+// Counts the ranks whose bytes are as predicted; `received`: this rank's in the recorded steps.
+// Every process must call this.
 void count_ranks(const Device& device, std::int64_t received, CellResult& out) {
   Communicator* const group = device.group();
   if (group == nullptr || group->processes() == nullptr) return;

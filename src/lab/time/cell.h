@@ -117,8 +117,8 @@ using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 CellResult measure_cell(const DeviceFactory& make_device, const CellSpec& spec,
                         const StopSignal* stop = nullptr, const StepObserver& observe = {});
 
-// The result for a cell whose memory budget no recomputation meets, so that it was not started: its
-// predicted peak is the least one that was found.
+// Makes the result for a cell whose memory budget no recomputation meets, so that it was not
+// started: its predicted peak is the least one that was found.
 CellResult cell_beyond_budget(const CellSpec& spec, const BudgetNotMet& error);
 
 // Adds the steps of a later visit of the same cell, which was prepared anew: its timed and recorded
@@ -132,18 +132,18 @@ CellResult visit(const DeviceFactory& make_device, const CellSpec& spec, const S
                  const StepObserver& observe = {});
 std::string label_of(const CellSpec& spec);  // The label of the cell's run.
 Json key_of(const CellSpec& spec);  // The key of the cell's run, with the number of its copy.
-// The times of its steps; empty if it failed.
+// Returns the times of the cell's timed steps; empty if the cell failed.
 std::vector<double> beside_samples(const CellResult& result);
-// The time of a visit relative to other cells: its FLOPs.
+// Returns the time of a visit relative to other cells: the FLOPs of the cell.
 double visit_weight(const CellSpec& spec);
 TimedSamples timed_samples(const CellResult& result);
 
-// The joules that the whole device used for each timed step, by its energy counter, which is
-// coarse. nullopt: there is no counter, the steps took under half a second together, or the result
-// exceeds the device's power limit.
+// Returns the joules that the whole device used for each timed step, by its energy counter, which
+// is coarse. nullopt: there is no counter, the steps took under half a second together, or the
+// result exceeds the device's power limit.
 std::optional<double> energy_per_step_j(const CellResult& result);
 
-// The columns of `bench`, and a result as a row of them.
+// Return the columns of `bench`, and a result as a row of them.
 std::vector<Column> cell_columns();
 std::vector<Json> cell_row(const CellResult& result);
 

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// A result, with the values that several columns share.
+// A result of `bench`, with the values that several of its columns share.
 struct CellRow {
   const CellResult& r;
   RunSpec there;  // the run, with the device's own name
@@ -34,7 +34,7 @@ struct CellRow {
 
 using R = const CellRow&;
 
-// A getter of the result's member, which is empty in rows without numbers.
+// Returns a getter of a member of the result, which is empty in rows without numbers.
 template <class T>
 auto when_ok(T CellResult::*member) {
   return [member](R c) { return c.ok ? Json(c.r.*member) : Json(); };

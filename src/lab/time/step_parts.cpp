@@ -14,7 +14,7 @@ double ms_between(std::int64_t start_ns, std::int64_t end_ns) {
   return static_cast<double>(end_ns - start_ns) * 1e-6;
 }
 
-// A row of `bench` with parts.
+// A row of `bench` whose steps were timed by parts, with the statistics of each part.
 struct PartRow {
   const ResultRow& row;
   Summary forward, backward, optimizer;

@@ -28,8 +28,8 @@ PartStarts part_starts(const Program& program);
 // count.
 StepParts time_step_parts(Executor& executor, Device& device, Measurement& measurement, int steps);
 
-// A row for each row of `bench` that has parts: median and deviation of each part, and backward
-// over forward.
+// Makes a table with a row for each row of `bench` that has parts: median and deviation of each
+// part, and backward over forward.
 Table step_part_table(std::span<const ResultRow> rows);
 
 }  // namespace tracestep

@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// A row of `bench` with its steps.
+// A start of the warm-up study: a row of `bench`, with all steps of its process.
 struct Start {
   const ResultRow& row;
   std::vector<double> warmup, samples, steps;  // steps: all of the process in order
@@ -39,7 +39,7 @@ Field<Start> ms_at(const char* column, const char* title, const char* descriptio
           }};
 }
 
-// The row's key: what identifies it, and the number of warm-up steps by its flag's name.
+// Returns the row's key: that of its run, and the number of warm-up steps by its flag's name.
 Json key_of(const Start& s) {
   const Json* run = s.row.parameters();
   if (run == nullptr) return {};

@@ -33,7 +33,7 @@ constexpr double kRowHeight = 21, kThickness = 15, kValueRoom = 92, kValueGap = 
 constexpr double kWidestLabel = 300, kNarrowLeft = 16;  // so that the axis' "0 B" has room
 constexpr double kNoAxisName = 18;                      // nothing stands above the bars
 
-// The columns that label bars: those the chart names, else visible keys in which rows differ.
+// Returns the columns that label bars: those of the chart, else visible keys in which rows differ.
 std::vector<std::string> named_labels(const Chart& chart, const ChartRows& rows) {
   std::vector<std::string> out = names_of(chart, "label");
   if (!out.empty() || rows.empty()) return out;
@@ -57,7 +57,7 @@ std::string label_of(std::span<const std::string> columns, const ChartRows& rows
   return out;
 }
 
-// The rows that have a bar, by what `labels` say of them.
+// Groups the rows that have a bar by their label, which `labels` make.
 RowGroups drawn_rows(const Chart& chart, const ChartRows& rows,
                      std::span<const std::string> labels) {
   const std::vector<std::string> skipped = names_of(chart, "skip");
@@ -80,7 +80,7 @@ void add_to(Bar& bar, const std::string& name, double value) {
   found->value += value;
 }
 
-// Fails unless rows with one label differ in a segment, or in what the bar adds up.
+// Fails unless rows with one label differ in the columns `apart`: a segment, or what a bar adds up.
 void check_apart(const Chart& chart, const ChartRows& rows, const RowGroups& groups,
                  std::span<const std::string> apart) {
   for (const auto& [label, all] : groups) {
@@ -146,7 +146,7 @@ std::vector<std::string> segment_names(const std::vector<Bar>& bars) {
   return in_order_of_phases(std::move(out));
 }
 
-// The range of the axis; on a logarithmic one, bars begin at a power of ten below the shortest.
+// Returns the range of the axis; on a logarithmic one, it begins at a power of ten below all bars.
 Scale::Range range_of(const std::vector<Bar>& bars, bool is_log) {
   double high = 0, low = 1e300;
   for (const Bar& bar : bars) {
@@ -194,7 +194,7 @@ class BarDrawing {
   }
 
  private:
-  // The width that the longest value needs: values are written to the right of their bars.
+  // Returns the width that the longest value needs: values are written to the right of their bars.
   double value_room() const {
     double out = kValueRoom;
     for (const Bar& bar : bars_) {
@@ -203,7 +203,7 @@ class BarDrawing {
     return out;
   }
 
-  // The height of a row, in which labels stand above the bars if there is no room beside them.
+  // Returns the height of a row; labels stand above the bars if there is no room beside them.
   double row_height() const { return kRowHeight + (is_narrow_ ? 15 : 0); }
 
   void draw_bar(Svg& svg, std::size_t index, const Scale& x) const {

@@ -31,11 +31,11 @@ struct Chart {
   std::string name = {};  // The name of its file; empty: it is made of table, title and label.
 };
 
-// Names the cell of the chart's table, which stands after the "@" of the table's name: "small
+// Returns the cell of the chart's table, which stands after the "@" of the table's name: "small
 // context 128 step". Empty if the table is of all cells.
 std::string label_of(const Chart& chart);
 
-// The columns that a chart reads, for checks.
+// Returns the columns that a chart reads, for checks.
 std::vector<std::string> chart_columns(const Chart& chart);
 
 // Says what the chart shows: "median (ms): every measured cell".
@@ -46,8 +46,8 @@ struct ChartLook {
 };
 inline constexpr double kNarrowChart = 350;  // The width for telephones, in pixels.
 
-// The drawing; empty when `tables` have nothing to draw. Error{kInput} where two rows are alike in
-// all keys, so that nothing tells their bars or points apart.
+// Draws a chart; empty when `tables` have nothing to draw. Throws Error{kInput} where two rows are
+// alike in all keys, so that nothing tells their bars or points apart.
 std::string draw_chart(const Chart& chart, std::span<const Table> tables,
                        const ChartLook& look = {});
 

@@ -23,9 +23,9 @@ struct Axis {
   std::vector<std::string> labels = {};  // Labels of the ticks; empty: the ticks show their values.
 };
 
-// The place of a plot of `height` pixels, with room for ticks to the left and below.
+// Returns the place of a plot of `height` pixels, with room for ticks to the left and below.
 Box plot_box(const ChartLook& look, double height);
-// The number of labels, each `pixels_of_one` wide, that fit beside each other into `pixels`.
+// Returns how many labels, each `pixels_of_one` wide, fit beside each other into `pixels`.
 int tick_count(double pixels, double pixels_of_one);
 
 // Draws grid, ticks and names of both axes; labels that would overlap are left out.
@@ -39,7 +39,7 @@ void draw_left_axis(Svg& svg, const Box& box, const Axis& y);
 // ends there.
 double draw_legend(Svg& svg, std::span<const std::string> names, const ChartLook& look, double top);
 
-// The tallest part of an axis' name and ticks below a plot, in pixels.
+// The room that ticks and the name of an axis need below a plot, in pixels.
 inline constexpr double kBelowPlot = 44;
 
 }  // namespace tracestep

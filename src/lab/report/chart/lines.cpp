@@ -98,7 +98,7 @@ class Lines {
       }
     }
   }
-  // Ends the axis at the first of these values that no point exceeds.
+  // Ends the y axis at the first of `marks` that no point exceeds.
   void reach(std::span<const double> marks) {
     for (const Series& s : series_) {
       for (const Point& p : s.points) top_ = std::max(top_, p.y);
@@ -108,7 +108,7 @@ class Lines {
   }
   const std::vector<Series>& series() const { return series_; }
 
-  // The axis below; contexts and other values on a logarithmic axis are its ticks.
+  // Makes the bottom axis; if it is logarithmic, up to twelve values of points are its ticks.
   Axis x_axis(std::string name, const Box& box, AxisUnit unit) const {
     const Scale::Range range = range_of([](const Point& p) { return std::pair{p.x, p.x}; });
     const Scale scale(range, {box.left + 8, box.right - 8}, is_log_x_, unit);
@@ -189,7 +189,7 @@ class Lines {
   std::vector<Series> series_;
 };
 
-// How many lines that are drawn later cover this one, on half of its points or more.
+// Counts the lines, drawn later, that cover this one on half of its points or more.
 std::size_t covering(std::span<const Series> series, std::size_t index, const Axis& y) {
   constexpr double kLineWidth = 2.5;
   const std::vector<Point>& points = series[index].points;
@@ -236,7 +236,7 @@ void draw_series(Svg& svg, std::span<const Series> all, std::size_t index, const
   }
 }
 
-// The room at the right for names of lines; 0: there is none, or names are not needed.
+// Returns the width for names of lines at the right; 0: they do not fit, or are not needed.
 double room_of_names(const std::vector<Series>& series, const ChartLook& look) {
   constexpr double kMost = 0.36;  // of the width
   if (series.size() < 2) return 0;
@@ -265,7 +265,7 @@ void draw_names(Svg& svg, const std::vector<Series>& series, const Box& box, con
   }
 }
 
-// Usual cards hold so many bytes.
+// The bytes of memory that usual graphics cards have.
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 constexpr std::array kCards = {24 * kGiB, 40 * kGiB, 80 * kGiB};
 

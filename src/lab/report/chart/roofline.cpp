@@ -61,7 +61,7 @@ std::vector<Kernel> kernels_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// The roof of a chart, without product ceilings of dtypes that the chart does not name.
+// Returns the roof of a chart, without product ceilings of dtypes that the chart does not name.
 Roof roof_of(const Chart& chart, const ChartRows& rows) {
   const std::vector<std::string> dtypes = names_of(chart, "dtypes");
   Roof out;
@@ -101,7 +101,7 @@ void draw_roof(Svg& svg, const Roof& roof, const Box& box, const Axis& x, const 
   }
 }
 
-// Writes the words of the roof, joined where they would overlap. Returns their heights.
+// Writes the values of the roof's lines, joined where they would overlap. Returns their heights.
 std::vector<double> draw_roof_words(Svg& svg, const Roof& roof, const Box& box, const Axis& x,
                                     const Axis& y) {
   const double start = std::max(x.scale.values().low, y.scale.values().low / roof.gb_per_s);
@@ -121,7 +121,7 @@ std::vector<double> draw_roof_words(Svg& svg, const Roof& roof, const Box& box, 
   return out;
 }
 
-// Writes the longest kernels' names beside their spots, none on another or on words there.
+// Writes the longest kernels' names beside their spots, at heights apart from those in `taken`.
 void draw_names(Svg& svg, std::span<const Kernel> kernels, std::vector<double> taken,
                 const Box& box, const Axis& x, const Axis& y) {
   constexpr double kLine = 14, kBeside = 16;

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::array<const char*, 6> kByteUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
 
-// The step between ticks; below 1 it is given as -1 / step, which is a whole number, so that ticks
-// are rounded once.
+// Returns the step between ticks; a step below 1 as -1 / step, which is a whole number, so that
+// ticks are rounded once.
 double tick_increment(double low, double high, int count) {
   const double rough = (high - low) / count;
   const double power = std::floor(std::log(rough) / std::numbers::ln10);
@@ -36,7 +36,7 @@ double log_of(int base, double value) {
   return base == 10 ? std::log10(value) : std::log2(value);
 }
 
-// The exponent of 1024 that byte counts of this size are shown with.
+// Returns the exponent of 1024 with which byte counts of this size are shown.
 int byte_exponent(double bytes) {
   const double size = std::abs(bytes);
   if (size < 1024) return 0;

@@ -13,17 +13,17 @@ struct Tick {
   bool is_labelled = true;
 };
 
-// Multiples of 1, 2 or 5 times a power of ten in [low, high], about `count` of them; the only value
-// when low == high, nothing when the range is not finite or `count` is not positive.
+// Returns multiples of 1, 2 or 5 times a power of ten in [low, high], about `count` of them; the
+// only value when low == high, nothing when the range is not finite or `count` is not positive.
 std::vector<double> linear_ticks(double low, double high, int count);
 
-// Powers of `base` (10 or 2) in [low, high] and, where there is room, their multiples, of which
-// about `count` are labelled. 0 < low <= high.
+// Returns powers of `base` (10 or 2) in [low, high] and, where there is room, their multiples, of
+// which about `count` are labelled. 0 < low <= high.
 std::vector<Tick> log_ticks(double low, double high, int base, int count);
 
 enum class AxisUnit { kNumber, kBytes };
 
-// From values to pixels. A logarithmic scale needs positive bounds.
+// Maps values to pixels. A logarithmic scale needs positive bounds.
 class Scale {
  public:
   struct Range {

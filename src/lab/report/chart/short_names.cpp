@@ -13,7 +13,7 @@ bool is_of_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// The name without "void " at its start and every "name::" and "(anonymous namespace)::".
+// Returns a name without "void " at its start and every "name::" and "(anonymous namespace)::".
 std::string plain(std::string name) {
   constexpr std::string_view kVoid = "void ", kAnonymous = "(anonymous namespace)";
   if (name.starts_with(kVoid)) name.erase(0, kVoid.size());
@@ -45,7 +45,7 @@ std::string part_of(const std::string& text, std::size_t from, std::size_t count
   return text.substr(from, end - from);
 }
 
-// How many letters a name shares with others that have its head: the fewest, and the most.
+// How many first letters a name shares with others that begin alike: the fewest, and the most.
 struct Shared {
   std::size_t least = std::string::npos, most = 0;
 };

@@ -9,7 +9,7 @@
 namespace tracestep {
 
 inline constexpr std::size_t kChartColours = 9;
-// The class that fills with the colour of series `index`: "f3".
+// Names the class that fills with the colour of series `index`: "f3".
 std::string fill_class(std::size_t index);
 std::string stroke_class(std::size_t index);
 
@@ -45,7 +45,7 @@ class Svg {
 // Makes a drawing of finish() a file of its own: with style, a ground and, above it, the title.
 std::string as_picture(std::string_view svg, std::string_view title = {});
 
-// An upper bound of the width that a text of 12 pixels takes.
+// Returns an upper bound of the width that a text of 12 pixels takes.
 double text_width(std::string_view text);
 
 }  // namespace tracestep

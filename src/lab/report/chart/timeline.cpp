@@ -22,7 +22,7 @@ struct Category {
   std::string column, title;
 };
 
-// The rows that are drawn: all, or of each stretch the fullest, so that no peak is lost.
+// Returns the rows that are drawn: all, or of each stretch the fullest, so that no peak is lost.
 std::vector<std::size_t> drawn_rows(const ChartRows& rows) {
   const std::size_t steps = std::min(rows.size(), kMostSteps);
   std::vector<std::size_t> out;
@@ -48,7 +48,7 @@ std::vector<Category> categories_of(const ChartRows& rows) {
   return out;
 }
 
-// The path of a closed outline from the floor along `heights`, in steps of one.
+// Returns the path of a closed outline from the floor along `heights`, in steps of one.
 std::string outline(std::span<const double> heights) {
   const auto row = [](double height) { return std::lround(kUnits * (1 - height)); };
   long at = row(heights.front());
@@ -66,14 +66,14 @@ std::string outline(std::span<const double> heights) {
   return out + fmt::format("h{}V{:.0f}Z", run, kUnits);
 }
 
-// A stretch from the first kernel of a phase on.
+// A phase, which is drawn from its first kernel on until the next one begins.
 struct Stretch {
   std::string phase;
   std::size_t begin = 0;  // an index of what is drawn
 };
 
-// One stretch for each phase, from where the phase begins, though phases mix. What ranks exchange,
-// and what is computed again, belongs to the phase around it.
+// Returns one stretch for each phase, from where the phase begins, though phases mix. Collectives,
+// and nodes that are computed again, belong to the phase around them.
 std::vector<Stretch> stretches_of(const std::vector<std::string>& phases) {
   std::vector<Stretch> out;
   for (std::size_t i = 0; i < phases.size(); ++i) {
@@ -139,7 +139,7 @@ Axis bottom_axis(const Chart& chart, const ChartRows& rows, const Box& box) {
           kernels.ticks(tick_count(box.right - box.left, kPixelsOfTick))};
 }
 
-// Names of the categories that an eye can see; the others are in the notes at the pointer.
+// Names the categories that an eye can see; the others are in the notes at the pointer.
 std::vector<std::string> names_of_seen(const Timeline& t) {
   constexpr double kSeen = 0.01;  // of the height
   std::vector<std::string> out;
