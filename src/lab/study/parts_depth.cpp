@@ -207,9 +207,9 @@ void profile_part(StudyContext& context) {
 
 namespace {
 
-// The device's highest rate in matrix products of any format, as a form may multiply in another one
-// than its operands have. It is measured again where a cell is above it: other work may have slowed
-// the first measurement.
+// Returns the device's highest rate in matrix products of any dtype, in TFLOP/s, as an attention
+// kernel may multiply in another dtype than its operands have. Measures the rate again if a cell
+// exceeds it: other work may have slowed the first measurement.
 double attention_roof(StudyContext& context) {
   constexpr int kTries = 3;
   double reached = 0, roof = 0;

@@ -189,8 +189,8 @@ Table part_table() {
   return table;
 }
 
-// Runs an experiment and adds its row. Its results until it runs out of memory are kept, and the
-// others still run.
+// Runs an experiment and adds its row to `parts`. If it runs out of memory, its results until then
+// are kept, and the other experiments still run.
 void run_one(const Experiment& experiment, StudyContext& context, Table& parts) {
   const Clock::time_point begin = Clock::now();
   const std::clock_t own = std::clock();
