@@ -52,7 +52,7 @@ struct AttentionResult : PartsResult {
   std::int64_t saved_bytes = 0;
 };
 
-// The program: q, k, v as parameters, the gradient of y as the input "upstream".
+// Returns the program of attention: parameters q, k and v, and y's gradient as input "upstream".
 PartsProgram attention_program(const AttentionSpec& spec, const Device& device);
 
 // Measures one cell. Running out of memory is a result, not an exception, as in measure_cell().
