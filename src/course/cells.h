@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// Each function takes one of the `times` that were given to the constructor, which must outlive
-// this object.
+// Answers questions on published times. Each function takes one of the `times` that were given to
+// the constructor, which must outlive this object.
 class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
