@@ -54,7 +54,7 @@ std::vector<Form> forms_of(std::string_view pass, int scores) {
 
 // --- statuses ------------------------------------------------------------------------------------
 
-// Cells of one table and pass whose status is given.
+// The cells of one published table and pass of which it is known whether they ran out of memory.
 struct StatusTable {
   const PublishedTime* head = nullptr;
   std::vector<const PublishedTime*> cells;

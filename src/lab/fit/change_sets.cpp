@@ -29,9 +29,9 @@ Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   return out;
 }
 
-// Drops each remedy that a faster one equals or beats, and sorts by time. To beat it takes at most
-// its severity, at most its bytes of weights and states and of all others (changes shrink the two
-// apart), a peak at least 1 MiB lower, and a batch that divides into as many parts.
+// Drops each remedy that a faster one equals or beats, and sorts by time. One beats another with at
+// most its severity, at most its bytes of weights and states and of all others (changes shrink the
+// two apart), a peak at least 1 MiB lower, and a batch that divides into as many parts.
 template <class Parts>
 std::vector<Remedy> unbeaten(std::vector<Remedy> all, const Parts& parts) {
   constexpr std::int64_t kClearly = 1 << 20;

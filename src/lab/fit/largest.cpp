@@ -336,7 +336,7 @@ class Finder {
     return out;
   }
 
-  // Returns the set without changes, the severest dropped first, that the size found does not need.
+  // Returns the set less those changes that the size found does not need; drops the severest first.
   Choices needed(Choices set, const Largest& found) {
     std::ranges::stable_sort(set, std::greater{}, &StepChange::severity);
     for (std::size_t i = 0; i < set.size();) {

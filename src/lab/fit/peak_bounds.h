@@ -14,7 +14,7 @@ namespace tracestep {
 
 class PeakBounds {
  public:
-  // Bounds for the question that `judge` has; `judge` must outlive this.
+  // Computes bounds for the question that `judge` has; `judge` must outlive this.
   explicit PeakBounds(Judge& judge) : q_(judge.question()), figures_(judge.figures()) {}
 
   // The bytes of weights and states in the device's memory, which no recomputation and no form of a

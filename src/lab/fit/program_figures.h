@@ -46,8 +46,8 @@ class ProgramCache {
   ProgramCache(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 
-  // The figures of each part of parts_of_step(); they live as long as this cache. `step` must name
-  // its bucket size (`parallel.bucket_bytes`).
+  // Returns the figures of each program of a step (parts_of_step()), valid as long as this cache.
+  // `step` must name its bucket size (`parallel.bucket_bytes`).
   std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
   // Returns the leaves of all programs of a step, without the last passes, which change no leaf.
   std::vector<Value> leaves_of(const RunSpec& step, std::int64_t micro_batches);

@@ -47,7 +47,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
 
 class FiguresOfSteps {
  public:
-  // Figures of steps on such a device. `times` must outlive this; nullptr: times are modelled.
+  // Computes figures of steps on a device. `times` must outlive this; nullptr: times are modelled.
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 

@@ -87,7 +87,7 @@ class Memory {
   explicit Memory(std::string where) : where_(std::move(where)) {}
 
   void apply(const Event& event) { change(event, event.kind); }
-  // Takes an event back. A block that is so alive again has no site, as a free does not name one.
+  // Takes an event back. A block whose free is taken back has no site, as a free does not name it.
   void undo(const Event& event) {
     constexpr Event::Kind kOpposites[] = {Event::kFree, Event::kAlloc, Event::kRelease,
                                           Event::kReserve, Event::kOutOfMemory};
@@ -104,7 +104,7 @@ class Memory {
     reserved = sum(reserved, bytes);
     if (bytes > 0) segments_[address] = bytes;
   }
-  // Gives blocks without a site this one.
+  // Sets the site of all live blocks that have none.
   void name_all(std::uint32_t site) {
     for (auto& [address, block] : live_) {
       if (block.site == 0) block.site = site;

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Has the interface of PickleWriter, and writes JSON text.
+// Writes JSON text by the interface of PickleWriter.
 class JsonText {
  public:
   void boolean(bool value) { put(value ? "true" : "false"); }

@@ -42,8 +42,8 @@ struct Block {
 
 class TraceBuilder {
  public:
-  // The most bytes that it stores for an event or a block, its node in the map of live addresses
-  // included.
+  // The most bytes that a builder stores for an event or a block, its node in the map of live
+  // addresses included.
   static constexpr std::size_t kEventBytes = sizeof(TraceEvent) + 6 * sizeof(std::int64_t);
   static constexpr std::size_t kBlockBytes = 3 * sizeof(std::int64_t);
 

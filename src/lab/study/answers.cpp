@@ -52,7 +52,7 @@ std::string again(std::string_view command, std::span<const Json> cells) {
   return out;
 }
 
-// Noise counts from this share of a time on, even if the answer compares none; a rounding error.
+// The relative noise from which a doubt about a time counts at the latest; and a rounding error.
 constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 
 // True if a row's verdict has doubts, and none but those that come from noise of times.
@@ -149,7 +149,7 @@ Standing standing_of(std::string_view verdict) {
                                      : Standing::kSound;
 }
 
-// The facts on a row that decide how an answer which read it stands.
+// The facts on a row that decide the standing of an answer that reads it.
 struct ReadRow {
   Timing timing = Timing::kNone;            // of what was read
   std::optional<std::string> verdict = {};  // the checker's; empty where it says nothing

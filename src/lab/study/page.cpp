@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 25;  // of a table in Markdown
 
-// The question with the number of its part in front: "1.1.3 b: …".
+// Returns the question, behind its number in the course handout if it has one: "1.1.3 b: …".
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
 }

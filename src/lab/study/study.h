@@ -276,7 +276,7 @@ StudyReport with_answers(std::vector<StudySection> sections);
 // Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
 StudyReport answered(std::vector<StudySection> sections);
 
-// study.json: every table, and how columns are shown.
+// The schema of study.json, which has every table, and how its columns are shown.
 inline constexpr const char* kStudySchema = "tracestep.study/2";
 Json study_json(const StudyReport& report, const Json& environment);
 // The sections of a stored study document, or of a page that carries one, so that a report can be
