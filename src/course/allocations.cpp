@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// Lists the buffers of a step of a few layers; every layer has the same.
+// The predicted buffers of a pass through a model of one layer, as every layer has the same.
 class Buffers {
  public:
   Buffers(const PublishedAllocation& a, std::string_view precision) {
@@ -61,7 +61,7 @@ std::function<bool(const MappedBuffer&)> in(std::vector<std::string> components)
   };
 }
 
-// Selects our buffers that a published category means.
+// Returns a filter for those of our buffers that a published category means.
 std::function<bool(const MappedBuffer&)> meaning_of(const std::string& category) {
   using scope::path;
   const std::string attention(scope::kAttention);

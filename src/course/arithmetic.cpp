@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Names a time of the study: of one of its tables, or by one clock.
+// Names a published time of a study by its table, pass and precision.
 struct TimeOf {
   std::string_view table, pass, precision;
 };

@@ -44,7 +44,7 @@ struct Held {
   }
 };
 
-// Finds the form whose remainder is the same in most cells of a study, at all widths and contexts.
+// Returns the form of held memory for which the bytes left over differ least over a study's cells.
 Held fit_held(const Published& published, std::string_view study) {
   constexpr int kMostVectors = 10;  // q, k, v, the result, their gradients, scratch
   std::vector<const PublishedAttention*> cells;
@@ -80,7 +80,7 @@ struct OurCell {
   double forward_ms = 0, backward_ms = 0;
 };
 
-// Our cell of the same size, if possible with as many saved tensors of B·T².
+// Returns our cell of the same size, if possible with as many saved tensors of B·T².
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
   const RunSpec run{.shape = {kAttentionBatch, a.context}};
   OurCell out;

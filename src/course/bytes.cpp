@@ -25,7 +25,7 @@ RunSpec step_of(std::string_view size, std::int64_t context, Mode mode) {
   return {.model = preset(size), .shape = {kPublishedBatch, context}, .mode = mode};
 }
 
-// A closed form and what it says in words.
+// A closed form of a pass's peak: its name in words, and how it counts bytes.
 struct Form {
   std::string name;
   Mode mode = Mode::kForward;
@@ -54,7 +54,7 @@ std::vector<Form> forms_of(std::string_view pass, int scores) {
 
 // --- statuses ------------------------------------------------------------------------------------
 
-// Cells of one table and pass whose status is given.
+// The cells of one published table and pass of which it is known whether they ran out of memory.
 struct StatusTable {
   const PublishedTime* head = nullptr;
   std::vector<const PublishedTime*> cells;
@@ -87,7 +87,7 @@ struct StatusMatch {
   std::vector<std::string> differ;  // "xl/512"
 };
 
-// Compares with the device's memory, or, if that is not stated, with the limit that fits best.
+// Compares statuses with a form's bytes and the device's memory, or the limit that fits best.
 StatusMatch match_statuses(const StatusTable& table, const Form& form) {
   std::vector<double> bytes;
   bytes.reserve(table.cells.size());
@@ -182,7 +182,7 @@ struct PeakVerdict {
   double off_percent = 0;
 };
 
-// The nearest of `forms` when one GB is `unit` bytes.
+// Returns the form whose bytes are nearest to the published peak, if one GB is `unit` bytes.
 PeakVerdict nearest(const PublishedPeak& peak, std::span<const NamedBytes> forms, double unit) {
   PeakVerdict best{{}, {}, HUGE_VAL};
   for (const NamedBytes& form : forms) {
@@ -223,7 +223,7 @@ PeakVerdict judge_peak(const PublishedPeak& peak, int scores) {
   return found;
 }
 
-// The measured peak of the same cell here, as GiB; null when there is none.
+// Returns the peak in bytes that we measured for the same cell; null if there is none.
 Json our_peak(const ReplayInput& ours, const PublishedPeak& peak) {
   if (peak.pass.ends_with("of a step")) return {};
   RunSpec run = run_of({peak.size, peak.context, peak.precision, peak.pass});

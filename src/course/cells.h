@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// Each function takes one of the `times` that were given to the constructor, which must outlive
-// this object.
+// Answers questions on published times. Each function takes one of the `times` that were given to
+// the constructor, which must outlive this object.
 class PublishedCells {
  public:
   explicit PublishedCells(std::span<const PublishedTime> times);
@@ -19,8 +19,8 @@ class PublishedCells {
   // The FLOPs of matrix products; a context that is not stated counts as one token. 0: no model is
   // stated.
   double flops(const PublishedTime& t) const { return facts_[index_of(t)].flops; }
-  // Why the time seems to be that of the host's launches, because it does not grow with the work;
-  // empty: it does not seem so.
+  // Returns why a time seems to be that of the host's launches: it does not grow with the work.
+  // Empty: it does not seem so.
   const std::string& launch_bound(const PublishedTime& t) const {
     return facts_[index_of(t)].launch_bound;
   }

@@ -74,7 +74,7 @@ std::string text_of(const Claim& claim) {
   return lower(out);
 }
 
-// A line of text of at most 100 columns; continued lines begin the same way.
+// Returns the text as one paragraph, wrapped at 100 columns.
 std::string wrapped(std::string_view text) {
   constexpr std::size_t kWidth = 100;
   std::string out;
@@ -93,7 +93,7 @@ std::string wrapped(std::string_view text) {
   return out + "\n";
 }
 
-// The notes of a derivation, in order.
+// Indices into the notes of a filled claim: the wrong sentence, then the right one.
 enum Note : std::size_t { kClaimed, kRight };
 
 Table filled(const Claim& claim) {

@@ -22,7 +22,7 @@ struct OurPair {
   double gain() const { return eager_ms / compiled_ms; }
 };
 
-// The run of plain code that the pair of times, plain and compiled, belongs to.
+// Returns the run of plain ops to which a published pair of eager and compiled times belongs.
 RunSpec eager_run(const PublishedPair& p) {
   constexpr std::int64_t kSequences = 8;
   if (p.width == 0) return run_of({p.size, p.context, "fp32", p.pass});

@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// Says "large · context 512 · … Measured on NVIDIA H200, n = 11 to 18 of each time, by".
+// Returns how an answer was measured: "large · context 512 … Measured on NVIDIA H200, n = 11, by".
 std::string how_measured(const Answer& answer, const StudyReport& report,
                          const std::string& machine) {
   const std::string samples = samples_of_answer(answer, report.tables);

@@ -30,8 +30,8 @@ ModelledPass kernels_of_pass(const PublishedKernel& k) {
   return modelled_pass({k.size, k.context, "fp32", k.pass}, *known_device("A100 SXM 80 GB"));
 }
 
-// The number that divides all counts of a kernel's table: of products as they are, of others per
-// layer. 1: nothing does.
+// Returns the largest number that divides all counts of a kernel's table, other kernels than
+// products counted per layer: the number of profiled passes. 1: it shows none.
 std::int64_t common_divisor(const Kernels& kernels, const PublishedKernel& of) {
   std::int64_t out = 0;
   for (const PublishedKernel& k : kernels) {
@@ -135,7 +135,7 @@ ReplayVerdict judge_share(const Published& published, const PublishedKernel& k) 
           "the study has no share of products in the same cell"};
 }
 
-// Judges by the kernel's count if it is stated, else by its share. A kept bound is no agreement.
+// Judges a kernel by its count if stated, else by its share; within its bound it is not compared.
 ReplayVerdict judge_kernel(const Published& published, const PublishedKernel& k) {
   if (k.is_oom) return {Agreement::kNotCompared, "out_of_memory", "the cell ran out of memory"};
   return k.count > 0 ? judge_count(published.kernels, k) : judge_share(published, k);

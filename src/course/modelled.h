@@ -14,7 +14,7 @@
 
 namespace tracestep {
 
-// The peak of forward with what it saves for backward.
+// Returns the peak bytes of our program's forward pass, with the values saved for backward.
 double forward_program_bytes(std::string_view size, std::int64_t context,
                              std::string_view precision);
 
@@ -27,11 +27,11 @@ struct PassOfCell {
   auto operator<=>(const PassOfCell&) const = default;
 };
 
-// The run of plain code that the cell is of. "backward" has none of its own: it is the one of
-// "forward+backward".
+// Returns the run of plain code whose figures the cell has. "backward" has no run of its own: it
+// takes that of "forward+backward".
 RunSpec run_of(const PassOfCell& cell);
 
-// Kernel times by a roofline with the device's peaks.
+// Kernel times of a pass in ms, by a roofline with the device's peaks, and its numbers of kernels.
 struct ModelledPass {
   double product_ms = 0, other_ms = 0;
   // The parts of these times that belong to attention.
@@ -45,8 +45,8 @@ ModelledPass modelled_pass(const PassOfCell& cell, const PublishedDevice& device
 // The least share of a device's peaks that kernels are assumed to reach.
 inline constexpr double kLeastOfPeak = 0.5;
 
-// The range in which the share of products can be, in percent, if products and other kernels each
-// reach at least the share `least` of the device's peaks.
+// Bounds, in percent, on the share of a pass's kernel time that matrix products take, if products
+// and other kernels each reach at least the share `least` of the device's peaks.
 struct ShareRange {
   double low = 0, high = 0;
 

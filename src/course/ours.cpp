@@ -8,8 +8,8 @@
 namespace tracestep {
 namespace {
 
-// The ops of our rows to compare with: primitive ones if there are any, as plain PyTorch code runs
-// op by op, else fused ones.
+// Returns the granularity of those of our rows to compare with: primitive ops if any row has them,
+// as plain PyTorch code runs op by op, else fused ones.
 Granularity granularity_of(const ReplayInput& ours) {
   const bool has_primitive =
       std::ranges::any_of(ours.rows, [](const ResultRow& row) { return row.ops() == "primitive"; });

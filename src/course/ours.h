@@ -16,8 +16,8 @@ bool is_of_run(const ResultRow& row, const RunSpec& run);
 // meaning there. `any_ops`: the granularity may differ.
 bool is_of_attention_run(const ResultRow& row, const RunSpec& run, bool any_ops);
 
-// Medians of our rows of the runs that published cells are of: eager, with naive attention, of
-// primitive ops; of fused ones where no row is of primitive ones.
+// Finds our median times of the runs that published cells show: eager, with naive attention, in
+// primitive ops; in fused ones if no row of ours has primitive ones.
 class OurTimes {
  public:
   explicit OurTimes(const ReplayInput& ours);

@@ -78,7 +78,7 @@ void read_recording(const std::filesystem::path& path, OwnTime& own) {
   add("gaps", trace.times.ms_of(PartLevel::kGap));
 }
 
-// Fills what a cell of the file says of times; empty ones say nothing.
+// Reads a cell that tells a time: mean_ms, std_ms, n or trace; beside a trace others may be empty.
 void read_cell(std::string_view column, const std::string& cell, const std::string& where,
                const std::filesystem::path& folder, OwnTime& own) {
   if (cell.empty() && own.recorded) return;
@@ -181,8 +181,8 @@ bool is_same_run(const OwnTime& own, const RunSpec& run) {
   return part_of_key(own.run, is_told) == part_of_key(run, is_told);
 }
 
-// The study's row for the cell: of composite kernels, else of primitive ops, unless the settings
-// name others. Calls `found(table, row)` for the first.
+// Finds the study's row for the cell of `own`: with composite kernels, else with primitive ops,
+// unless the settings name others. Calls `found(table, row)` for the first one.
 template <class Found>
 void find_ours(OwnTime own, const StudyReport& report, const Found& found) {
   for (const Granularity ops : {Granularity::kFused, Granularity::kPrimitive}) {

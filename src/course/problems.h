@@ -18,7 +18,7 @@ std::string_view name_of_problem(std::string_view number);
 // batch 4 · fp32 · fused ops · forward, step". Empty if no row names them.
 std::string runs_of_answer(const Answer& answer, std::span<const Table> tables);
 
-// How many samples the answer's times have: "11 to 18 samples a time"; empty if it reads none.
+// How many samples the answer's times have: "n = 11 to 18 of each time"; empty if it reads none.
 std::string samples_of_answer(const Answer& answer, std::span<const Table> tables);
 
 struct ProblemTable {

@@ -46,7 +46,7 @@ ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 // only held against predictions and against themselves.
 std::vector<Table> replay_published(const Published& published, const ReplayInput& ours);
 
-// Puts these tables into a section of a study's report.
+// Returns the tables of replay_published() for these rows as a section of a study's report.
 StudySection published_section(std::vector<ResultRow> rows, const Json& environment);
 
 // --- the parts -----------------------------------------------------------------------------------

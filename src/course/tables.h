@@ -40,7 +40,7 @@ struct PublishedTime {
   double total_ms = NAN, warmup_ms = NAN, first_ms = NAN, second_ms = NAN;
 };
 
-// `pass` may be "forward of a step" or "backward of a step": the highest memory in that phase.
+// A published peak of memory; of a phase if `pass` is "forward of a step" or "backward of a step".
 struct PublishedPeak {
   std::string study, table, pass, size, precision;
   std::int64_t context = 0;

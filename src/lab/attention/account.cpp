@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// A line of the account; bytes are empty where it is not alive.
+// A row of the table, a buffer; bytes are empty for a moment at which the buffer is not alive.
 struct Line {
   std::string buffer;
   std::string phase = {}, category = {};

@@ -41,7 +41,7 @@ struct AttentionSpec {
   Protocol protocol = {.steps = 100, .recorded_steps = 3, .max_seconds = 0};
 };
 
-// name_of() the saved tensors; "lse" for the flash form, which saves one number per row of scores.
+// Returns name_of(saved); "lse" for the flash form, which saves one number for each row of scores.
 std::string saved_name(const AttentionSpec& spec);
 // Names a cell in tables and notes by width, mask and form.
 std::string label_of(const AttentionSpec& spec);
@@ -52,7 +52,7 @@ struct AttentionResult : PartsResult {
   std::int64_t saved_bytes = 0;
 };
 
-// The program: q, k, v as parameters, the gradient of y as the input "upstream".
+// Returns the program of attention: parameters q, k and v, and y's gradient as input "upstream".
 PartsProgram attention_program(const AttentionSpec& spec, const Device& device);
 
 // Measures one cell. Running out of memory is a result, not an exception, as in measure_cell().
@@ -63,7 +63,7 @@ AttentionResult measure_attention(const DeviceFactory& make_device, const Attent
 // (lab/measure/rounds.h). A key has all that identifies a cell, by the names of its flags.
 AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spec,
                       const StopSignal* stop);
-// The relative time of a visit: the elements of the T² scores.
+// Returns B·H·T²·D, to which a visit's multiplications, and so about its time, are proportional.
 double visit_weight(const AttentionSpec& spec);
 Json key_of(const AttentionSpec& spec);
 // The times of whole steps; empty if the cell failed.

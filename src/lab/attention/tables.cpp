@@ -16,7 +16,7 @@
 namespace tracestep {
 namespace {
 
-// A part, with the values that several columns share.
+// Forward, backward or the whole step of a cell, with the statistics that several columns share.
 struct PartRow {
   const PartTimes& part;
   bool ok, has_speed;

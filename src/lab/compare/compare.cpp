@@ -43,7 +43,7 @@ double median_of_medians(const ProcessSamples& processes) {
   return median_of(process_medians(processes));
 }
 
-// Shows people "impossible" for the checker's "invalid", as the mark does.
+// Makes a column of verdicts show people "impossible" for the checker's word "invalid".
 Column shown_verdict(Column column) {
   column.words = {{"invalid", "impossible"}};
   return column;
@@ -360,7 +360,7 @@ class Report {
   bool is_any_timed_ = false;
 };
 
-// Repeats beside each row the keys in which all of A differ from all of B, as said above the table.
+// Adds a data-only column that names the keys in which all rows of A differ from all rows of B.
 void add_difference(std::span<const TablePair> pairs, Table& table) {
   const auto cells = std::ranges::find_if_not(pairs, &TablePair::is_of_parts);
   const std::string difference = cells == pairs.end() ? "" : cells->difference();

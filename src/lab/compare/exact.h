@@ -29,8 +29,8 @@ class ExactComparison {
  public:
   void add(const TablePair& pair);
 
-  // The changed figures, those of cells first, then the parts that changed most; a note says how
-  // many figures are equal.
+  // Returns the changed figures, those of cells first, then the parts that changed most; a note
+  // says how many figures were compared.
   Table table() const;
   // Reports a regression for each figure of a cell that grew by more than `fail_percent`, naming
   // the parts that caused it.

@@ -20,7 +20,7 @@ bool is_b_first(int pair, std::uint64_t seed) {
 
 namespace {
 
-// Merges the rows of one table in all documents; takes the first document's if they do not pair.
+// Returns one table's rows merged over all documents; the first document's if the counts differ.
 Json joined_rows(std::span<const Json> documents,
                  const std::function<const Json*(const Json& document)>& table_in) {
   std::vector<const Json*> tables;

@@ -29,8 +29,8 @@ const Json* object_in(const Json& json, std::string_view name) {
   return found != nullptr && found->is_object() ? found : nullptr;
 }
 
-// How many columns of the declared table this one has; 0 where it is another one. Older results
-// lack keys of runs, and figures beside samples; not every row has times.
+// Returns how many columns of a declared table `table` has; 0 if it is another one, without samples
+// and without some untimed column. Fields of runs do not count, as older results lack them.
 std::int64_t columns_in(const Json& table, const Table& declared) {
   const Json *columns = object_in(table, "columns"), *rows = table.find("rows");
   std::int64_t out = 0;
@@ -46,7 +46,7 @@ std::int64_t columns_in(const Json& table, const Table& declared) {
   return is_whole || has_samples ? out : 0;
 }
 
-// The declared table of this name, up to an "@"; without a name the one of which there is most.
+// Returns the declared table of this name, up to an "@"; without a name the most similar one.
 const Table* declared_as(const std::string& name, const Json& table) {
   const Table* best = nullptr;
   std::int64_t most = 0;

@@ -33,7 +33,7 @@ struct ResultFile {
   std::vector<ResultRow> cells() const;
 };
 
-// Limits for reading a result, far above what our commands write.
+// The most bytes of a result that are read, far above what our commands write.
 inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
 // The limit for rows of cells; tables of parts may have a hundred times as many.
 inline constexpr std::size_t kMaxResultRows = 10000;
@@ -54,9 +54,9 @@ ResultFile result_of(const Json& document, const std::string& name);
 // Reads the result in a file. Throws Error{kInput} also if the file is missing or is no JSON. A
 // file whose name ends in ".csv" is read by read_result_csv().
 ResultFile read_result(const std::filesystem::path& path);
-// Tables of comma-separated values as our commands write them, with an empty line between two; each
-// is known by its columns. Error{kInput} when the file is missing, none of its tables is known, or
-// it exceeds the limits or 2^20 cells.
+// Reads tables of comma-separated values as our commands write them, with an empty line between
+// two; each is recognised by its columns. Throws Error{kInput} if the file is missing, none of its
+// tables is known, or it exceeds the limits or 2^20 cells.
 ResultFile read_result_csv(const std::filesystem::path& path);
 
 // Adds a table of a document (an object with "rows") if it has something to compare. If `name` is

@@ -9,7 +9,7 @@
 
 namespace tracestep {
 
-// The times of a row and of the row that it is compared with; nullptr where there is none.
+// The comparison of a row's times with those of the row that it is set against.
 struct Against {
   Comparison comparison;
 

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Builds the composite on its first operand x, which is a parameter: gradients flow to it.
+// A composite, and the shape of its first operand x, which is a parameter: gradients flow to it.
 struct Composition {
   const char* name;
   Shape (*shape_of_x)(const RunSpec& run);
@@ -60,8 +60,8 @@ const Composition kCompositions[] = {
 
 constexpr const char* kScope = "composite";
 
-// The composite under a scope of its own. The loss is Σ y·upstream, so that the gradient of y is a
-// tensor as in a model; cross-entropy is the loss itself.
+// Returns the forward program of a composite, in a scope of its own. The loss is Σ y·upstream, so
+// that the gradient of y is a tensor as in a model; cross-entropy is the loss itself.
 Program forward_of(const Composition& composition, const RunSpec& run) {
   Builder b(composition.name);
   const Val x = b.parameter("x", {run.precision.parameters, composition.shape_of_x(run)});

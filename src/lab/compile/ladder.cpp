@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// Keeps the composite whole.
+// Changes a run so that the composite is one op instead of primitive ones.
 template <Composite composite>
 void keep(RunSpec& run) {
   run.ops = run.ops.with(composite);

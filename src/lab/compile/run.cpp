@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A new folder that is removed again.
+// A new temporary folder, which its destructor removes.
 class ScratchFolder {
  public:
   ScratchFolder()

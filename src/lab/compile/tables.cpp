@@ -70,7 +70,7 @@ void note_energy(Table& table) {
       "even two digits are rough; none where it says more than the power limit allows");
 }
 
-// Adds the columns that every measured cell has; `cell` gives it for a row.
+// Adds the columns of status and times that every measured cell has. `cell(row)` is a row's cell.
 template <class Row, class CellOf>
 void add_measured(Fields<Row>& fields, CellOf cell) {
   fields.add(col::status("ok or oom"),
@@ -104,7 +104,7 @@ struct WayRow {
   std::optional<Against> first, eager;
 };
 
-// The first cell of this step that ran, whatever its way of execution.
+// Returns the first cell that ran of the same step, in any form of execution; nullptr: none ran.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
@@ -194,7 +194,7 @@ std::optional<TimedSamples> samples_of(const LadderStep& step) {
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;
 }
 
-// Says once which rungs found nothing to do, and which came out apart from the rung below anyway.
+// Adds notes that name the rungs that changed nothing, and those of them whose times differ anyway.
 void note_rungs_without_effect(std::span<const LadderRow> rows, Table& table) {
   std::vector<std::string_view> idle;
   for (const LadderRow& row : rows) {

@@ -18,7 +18,7 @@ std::int64_t parameter_tensors(const ExplainInput& input) {
       program.leaves, [&](ValueId id) { return program.value(id).leaf == LeafKind::kParameter; });
 }
 
-// R and W, and the words that say whose they are.
+// The rates R and W of a rank (scaling.h), and the words that say where each of them is from.
 struct SourcedRates {
   RankRates of = {};
   std::string flops_from = "as given", link_from = "as given";

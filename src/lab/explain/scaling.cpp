@@ -24,8 +24,8 @@ double gathered(double bytes, double ranks) {
   return bytes * (ranks - 1) / ranks;
 }
 
-// Seconds in which links alone are at work: sums of whole gradients hide behind backward, two
-// thirds of the products; gathers of weights behind each pass, scattered gradients behind backward.
+// Return the seconds in which only links work: the all-reduce of gradients, or ZeRO-3's gather and
+// scatter, hides behind backward, two thirds of the products; ZeRO-3's first gather behind forward.
 double exposed_gradients(double gather_s, double compute_s) {
   return std::max(0.0, 2 * gather_s - 2 * compute_s / 3);
 }
@@ -40,7 +40,7 @@ double activation_sums_s(const ModelConfig& model, double tokens, double ranks, 
   return sums * 2 * gathered(kValueBytes * tokens * of(model.d_model), ranks) / w;
 }
 
-// The sequences of each rank, at least one and for all as many, as ranks get whole sequences.
+// Returns the sequences of each rank: as many for all, a whole number, and at least one.
 double sequences_of_a_rank(const BatchShape& shape, const RankRates& rates) {
   return std::max(1.0, std::floor(of(shape.batch) / rates.ranks));
 }

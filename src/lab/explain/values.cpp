@@ -17,7 +17,7 @@ std::optional<Quantity> number_of(const Values::Value* value, std::string_view n
   return Quantity{number, number, number, std::string(name)};
 }
 
-// The list that a figure speaks of: a list's name in front of a dot; empty: none.
+// Returns the name of the list to which a figure refers, as in "list.name"; empty if to none.
 std::string list_in(const pages::Figure& figure, const Values& values) {
   for (const std::string* text : {&figure.formula, &figure.what}) {
     for (std::size_t dot = text->find('.'); dot != std::string::npos;
@@ -32,7 +32,7 @@ std::string list_in(const pages::Figure& figure, const Values& values) {
   return {};
 }
 
-// A page's names: those that are set, those of one element of a list, and its own figures.
+// Looks up the names in a page's formulas: set values, those of a list's element, earlier figures.
 class Names {
  public:
   explicit Names(const Values& values) : values_(values) {

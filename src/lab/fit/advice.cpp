@@ -22,7 +22,7 @@ std::int64_t live_bytes(const OutOfMemoryState& oom) {
   return out;
 }
 
-// Says what the severest change means.
+// Returns a phrase for what the severest change from step `a` to `remedy` means for the user.
 const char* consequence(const RunSpec& a, const Remedy& remedy) {
   const RunSpec& b = remedy.step;
   if (a.shape.context != b.shape.context) return "another task: the model sees less text";
@@ -118,7 +118,7 @@ Table failure_holder_table(const MemoryCell& cell) {
   return table;
 }
 
-// Names the device to which a price in time applies.
+// Returns the name of the device for which the relative times of remedies are predicted.
 std::string priced_on(const FitQuestion& asked) {
   if (asked.times != nullptr) {
     return asked.times->sheet != nullptr ? asked.times->sheet->name : "this device";

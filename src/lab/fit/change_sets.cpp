@@ -8,15 +8,15 @@ namespace {
 
 constexpr double kGuessError = 1.25;  // of a time that was guessed
 
-// True for stages of shards whose programs are the same in micro-batches.
+// True if two remedies with as many micro-batches have equal figures, as some ZeRO stages have.
 bool is_same(const Remedy& a, const Remedy& b) {
   return a.micro_batches > 1 && a.micro_batches == b.micro_batches &&
          a.figures.ms == b.figures.ms && a.figures.peak_bytes == b.figures.peak_bytes &&
          a.figures.kept_bytes == b.figures.kept_bytes;
 }
 
-// Interpolates the figures in so many micro-batches from those in two and in the most: each takes
-// some time of its own besides that of its sequences, and holds some bytes besides theirs.
+// Interpolates the figures of a step in `parts` micro-batches from its figures in two and in the
+// most: each micro-batch adds a fixed time, and holds fixed bytes besides those of its sequences.
 Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   if (parts == 2) return two;
   const auto n = static_cast<double>(parts), last = static_cast<double>(most.micro_batches);
@@ -29,9 +29,9 @@ Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   return out;
 }
 
-// Drops remedies that a faster one beats: one that is at most as severe, keeps no more, holds no
-// more besides, at least 1 MiB less in all, and leaves as much to divide. The fastest comes first.
-// Changes shrink what is kept and the rest apart, and peaks nearly alike may change places.
+// Drops each remedy that a faster one equals or beats, and sorts by time. One beats another with at
+// most its severity, at most its bytes of weights and states and of all others (changes shrink the
+// two apart), a peak at least 1 MiB lower, and a batch that divides into as many parts.
 template <class Parts>
 std::vector<Remedy> unbeaten(std::vector<Remedy> all, const Parts& parts) {
   constexpr std::int64_t kClearly = 1 << 20;
@@ -93,7 +93,7 @@ ChangeSets::ChangeSets(Judge& judge)
   find_choices();
 }
 
-// The step as asked, or in each way in which ranks may share it, without those that are refused.
+// Returns the step as asked, once for each way to share it among ranks, but for refused ones.
 std::vector<Remedy> ChangeSets::shared() {
   Remedy asked{.step = q_.step};
   if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last

@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// A set of changes, with what is known before its program is built and after. Its time is guessed
-// by treating changes as independent: their savings multiply, and their costs add up.
+// A set of changes to a step, with its time: guessed until its program is built, exact afterwards.
+// The guess treats changes as independent: their savings multiply, and their costs add up.
 struct ChangeSet {
   Remedy remedy;
   double start_ms = 0;
@@ -24,8 +24,8 @@ struct ChangeSet {
   double guessed_ms() const;
   // True if the set takes longer than `ms`, even allowing for the error of the guess.
   bool is_slower_than(double ms) const;
-  // True if the set is no faster than the other and only adds to it: more computing or moving, a
-  // loss in chunks, or more micro-batches.
+  // True if no field of this set saves more time than in the other, with at least as many changes
+  // and micro-batches, and with the same sharing, kernels, updates and precision.
   bool is_no_better_than(const ChangeSet& other) const;
 };
 

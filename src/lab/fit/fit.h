@@ -30,7 +30,7 @@ Table fit_table(const MemoryCell& cell, const FitQuestion& question);
 std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out = {});
 // "tracestep bench --size small … --recompute blocks": the command that times this step.
 std::string command_of(const RunSpec& step);
-// The columns of a step's task, batch, context and precision, for the sentence above a table.
+// Returns data-only columns of batch, context and precision as asked for, for a page's sentence.
 Fields<RunSpec> task_fields();
 
 }  // namespace tracestep

@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::int64_t kContextUnit = 64;                  // odd lengths are slow
 constexpr std::int64_t kMostSize = std::int64_t{1} << 20;  // of a batch and a context (spec/fields)
-// Peaks of nested blocks from few layers may be off by this factor (search_test.cpp).
+// A peak with nested recomputation, extrapolated from few layers, may be off by up to this factor.
 constexpr double kNestedError = 1.05;
-// A set of changes needs a size larger by this factor to have a row of its own.
+// A set of changes has a row if its size exceeds that of the row above by at least this factor.
 constexpr double kWorthARow = 1.1;
 
-// A step with changes, and the largest size that fits of it.
+// A row of the table: a step with changes, and the largest batch or context with which it fits.
 struct Largest {
   Remedy remedy;
   std::string flags;       // of the changes, without the size
@@ -35,8 +35,8 @@ struct Largest {
   std::string change() const { return flags.empty() ? "as asked for" : flags; }
 };
 
-// Searches the largest of [1, most] units whose peak is within a limit. Peaks grow with the size,
-// and more the larger it is, so that the line through two of them leads near it.
+// Searches the largest number of units of a batch or context, in [1, most], whose peak is within a
+// limit, by secants: as peaks grow with the size, the line through two of them leads near it.
 template <class PeakOf>  // std::optional<std::int64_t>(std::int64_t units); nothing: refused
 class Bracket {
  public:
@@ -127,8 +127,8 @@ class Finder {
  private:
   // --- sizes ------------------------------------------------------------------------------------
 
-  // How ranks may share the step: with the model divided in each way, with the least and the most
-  // of its states.
+  // Returns the ways to share the step among ranks that are tried: for each degree of tensor
+  // parallelism the lowest and the highest ZeRO stage.
   std::vector<Parallel> ways() const {
     if (q_.parallels.empty()) return {q_.step.parallel};
     std::vector<Parallel> out;
@@ -155,7 +155,7 @@ class Finder {
     return growth_ == Growth::kContext ? ceil_div(size, of) : size / of;
   }
 
-  // The size that was asked for: where it fits without another task, no answer is another task.
+  // Returns the size as asked; once a row reaches it, changes that alter the task are not tried.
   std::int64_t asked_size() const {
     RunSpec asked = q_.step;
     return size_of(asked);
@@ -179,7 +179,7 @@ class Finder {
     return r;
   }
 
-  // The step's peak by `look`; nullopt: it is refused, or no recomputation meets its own budget.
+  // Returns the step's peak by `look`; nullopt if the step is refused or its own budget not met.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
     if (refusal_of(r.step)) return std::nullopt;
     (judge_.*look)(r);
@@ -193,10 +193,10 @@ class Finder {
     return *nested < kRefusedBytes ? nested : std::nullopt;
   }
 
-  // What says that a size fits, and that the next one does not.
+  // The programs by whose peaks a size fits: those of few layers (sketches), or whole ones.
   enum class By : std::uint8_t { kSketches, kWholePrograms };
 
-  // The largest size over all ways to share the step; 0: none is above `before`.
+  // Returns the largest size that fits over all ways to share the step; 0: none above `before`.
   Largest largest(const Choices& set, std::int64_t before, By by) {
     std::optional<Largest> out;
     for (const Parallel& parallel : ways()) {
@@ -220,7 +220,7 @@ class Finder {
     return peak && may_fit(*peak, is_nested ? with_error_of_nested() : q_.within_bytes());
   }
 
-  // The most that a sketch of nested blocks, with its error, may say of a step that fits.
+  // Returns the limit for sketched peaks with nested recomputation, widened by their error.
   std::int64_t with_error_of_nested() const {
     return static_cast<std::int64_t>(kNestedError * static_cast<double>(q_.within_bytes()));
   }
@@ -252,7 +252,7 @@ class Finder {
     return out;
   }
 
-  // The largest size with whole blocks recomputed, quickly predicted and one choice for a budget.
+  // Returns the largest size with all blocks recomputed, by sketches: a first guess for a budget.
   std::int64_t of_blocks(Remedy blocks) {
     const std::int64_t within = std::min(q_.within_bytes(), blocks.step.recompute.budget_bytes);
     blocks.step.recompute = Recomputation::blocks();
@@ -264,8 +264,8 @@ class Finder {
 
   // --- changes ----------------------------------------------------------------------------------
 
-  // All changes up to each severity, with whole blocks recomputed and with nested ones; then the
-  // optimizer in the host's memory, which takes much longer; last everything in bfloat16.
+  // Returns the sets to try: all changes up to each severity, with blocks recomputed and nested;
+  // then the optimizer in host memory (slow), then chunked feed-forwards; last all in bfloat16.
   std::vector<Choices> sets() const {
     using enum ChangeSeverity;
     std::vector<Choices> out;
@@ -300,8 +300,8 @@ class Finder {
     }
   }
 
-  // Adds the last set with feed-forwards in chunks, and, if it may, that one with the inputs of
-  // blocks in the host's memory, too.
+  // Adds the last set with feed-forwards in chunks; if `may_move`, adds it once more with the
+  // inputs of blocks in the host's memory as well.
   void add_in_chunks(bool may_move, std::vector<Choices>& out) const {
     if (q_.step.mode == Mode::kInference || q_.step.model.captured != nullptr) return;
     Choices set = out.back();
@@ -321,7 +321,7 @@ class Finder {
     });
   }
 
-  // Takes the changes of one severity, but for what is recomputed and where the optimizer is.
+  // Returns all changes of one severity but those of recomputation and of offload.
   Choices changes_of(ChangeSeverity severity) const {
     Choices out;
     for (const Choices& choices : choices_of(q_.step, q_.traits)) {
@@ -336,7 +336,7 @@ class Finder {
     return out;
   }
 
-  // Drops changes that so large a size does not need, the severest first.
+  // Returns the set less those changes that the size found does not need; drops the severest first.
   Choices needed(Choices set, const Largest& found) {
     std::ranges::stable_sort(set, std::greater{}, &StepChange::severity);
     for (std::size_t i = 0; i < set.size();) {

@@ -112,8 +112,8 @@ Link link_of(const DevicesQuestion& o, std::int64_t ranks) {
 
 namespace {
 
-// The batch that so many devices share while their number is searched for: the one assumed for
-// them, or, from the one that was given, the next that they can share.
+// Returns the batch for `gpus` devices: as asked, but in a search for the fewest devices the one
+// assumed for that number, or the given one, rounded up to a multiple if they cannot share it.
 std::int64_t batch_for(const FitQuestion& asked, const DevicesQuestion& o, std::int64_t gpus) {
   const std::int64_t given = asked.step.shape.batch;
   if (!o.is_smallest || gpus == 1) return given;
@@ -123,7 +123,7 @@ std::int64_t batch_for(const FitQuestion& asked, const DevicesQuestion& o, std::
   return can_share ? given : ceil_div(given, gpus) * gpus;
 }
 
-// The question for so many devices; `predictor` outlives it.
+// Returns the question for `gpus` devices. It refers to `predictor`, which must outlive it.
 FitQuestion for_devices(const FitQuestion& asked, const DevicesQuestion& o, std::int64_t gpus,
                         std::optional<Predictor>& predictor) {
   FitQuestion out = asked;
@@ -141,7 +141,7 @@ FitQuestion for_devices(const FitQuestion& asked, const DevicesQuestion& o, std:
   return out;
 }
 
-// The step as asked, where it fits, or what makes it fit.
+// Returns the step as asked if it fits one device; otherwise, or for several, what a search finds.
 Advice advice_for(const FitQuestion& question, std::int64_t gpus) {
   if (gpus > 1) return advise(question);
   FiguresOfSteps figures(question.traits, question.times);
@@ -158,7 +158,7 @@ bool keeps_task(const Advice& advice) {
   return !advice.remedies.empty() && advice.remedies[0].keeps_task();
 }
 
-// True if the training ends within the days that it may take, where both are given.
+// True if the training ends within its days; also if its tokens, its days or times are not given.
 bool is_in_time(const FitQuestion& question, const Advice& advice, const Training& training) {
   if (training.tokens == 0 || training.days == 0 || question.times == nullptr) return true;
   return days_of(training, tokens_per_s(question, advice.remedies[0])) <= training.days;
@@ -191,7 +191,7 @@ struct Planned {
   }
 };
 
-// The plan for so many devices, with its table; nullopt: they cannot share the step.
+// Returns the plan for `gpus` devices, with its table; nullopt if they cannot share the step.
 std::optional<Planned> planned(const FitQuestion& asked, const DevicesQuestion& o,
                                std::int64_t gpus) {
   std::optional<Predictor> predictor;
@@ -215,7 +215,7 @@ std::optional<Planned> planned(const FitQuestion& asked, const DevicesQuestion& 
                  {}};
 }
 
-// A lower bound of device bytes per weight, which holds whatever changes are made to the step.
+// Returns a lower bound on the device bytes per weight, whatever changes are made to the step.
 std::int64_t least_bytes_of_weight(const FitQuestion& asked) {
   constexpr std::int64_t kFrozen = 2;  // in the low dtype
   if (trains_part(asked.step)) return kFrozen;
@@ -247,8 +247,8 @@ std::optional<Planned> tried(const FitQuestion& asked, const DevicesQuestion& o,
   return planned(named(asked, fmt::format("{} device{}", gpus, gpus == 1 ? "" : "s")), o, gpus);
 }
 
-// Finds `enough`, or fewer devices between it and a number that is too small, by halves. Nodes are
-// whole.
+// Returns the plan for the fewest devices that are enough, above `too_few` and up to `enough`, by
+// bisection. More devices than a node has are a multiple of a node's devices.
 Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& asked,
                      const DevicesQuestion& o) {
   const std::int64_t of_node = devices_of_node(o, enough.gpus);
@@ -265,7 +265,7 @@ Planned fewest_above(std::int64_t too_few, Planned enough, const FitQuestion& as
   return enough;
 }
 
-// Tries powers of two up to a number that is enough, then numbers below it.
+// Finds the fewest devices that are enough by powers of two, then by bisection; returns their plan.
 Planned fewest(const FitQuestion& asked, const DevicesQuestion& o) {
   constexpr std::int64_t kMostTried = 1024;
   std::optional<Planned> last;

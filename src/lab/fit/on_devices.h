@@ -16,7 +16,7 @@
 
 namespace tracestep {
 
-// The value of --largest for models, besides those of Growth.
+// The value of --largest that asks for the largest model; its other values are those of Growth.
 inline constexpr const char* kLargestModel = "model";
 
 // The devices that a plan is for, and the training that they run.
@@ -59,8 +59,8 @@ struct Fitted {
 // batch, context or model; `largest` names that search, or is empty.
 RunGrid planned_grid(const RunGrid& grid, const TimeOptions& times, std::string_view largest,
                      DevicesQuestion& devices, std::vector<const RunField*>& assumed);
-// The predictor of times, with the link between the devices that share the step; nullopt: nothing
-// predicts them. Error{kUsage} about the field of a link that is not known.
+// Returns the predictor of times, with the link between the devices that share the step; nullopt if
+// `source` has no times. Throws Error{kUsage} about a bandwidth of the link that is not known.
 std::optional<Predictor> predictor_of(const TimeSource& source, const RunSpec& run,
                                       const DevicesQuestion& devices);
 // The link between this many devices, as given or by the data sheet. Throws Error{kUsage} about

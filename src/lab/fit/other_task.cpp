@@ -60,15 +60,15 @@ class OtherTask {
     return out;
   }
 
-  // The unit of contexts: 64 tokens where possible, and such that ranks of a replica can share it.
+  // Returns the unit of contexts in tokens: 64 or 1, and a multiple of the ranks that share it.
   std::int64_t context_unit(const Remedy& r) const {
     const Parallel& parallel = r.step.parallel;
     const std::int64_t unit = q_.step.shape.context > kTokenUnit ? kTokenUnit : 1;
     return parallel.divides_rows ? std::lcm(unit, std::int64_t{parallel.tensor}) : unit;
   }
 
-  // Finds the largest of [1, most] that fits; peaks grow with it. Few layers find it, the program
-  // decides.
+  // Returns `with(n)` for the largest n of [1, most] that fits; nullopt if none does. Programs of
+  // few layers find n, as peaks grow with it, and the whole program confirms it or one below.
   template <class With>
   std::optional<Remedy> largest(std::int64_t most, const With& with) {
     std::int64_t fits = 0, fails = most + 1;
@@ -101,7 +101,7 @@ class OtherTask {
     return is_within(out.figures, q_.within_bytes()) ? std::optional(out) : std::nullopt;
   }
 
-  // The remedy with the usual adapters, beside every product of the layers; nullopt: it has none.
+  // Returns the remedy with LoRA beside every product; nullopt if not possible or not fitting.
   std::optional<Remedy> adapters(const Remedy& r) {
     // Ranks that divide rows between products have no adapters.
     if (r.step.mode != Mode::kStep || trains_part(r.step) || r.step.parallel.divides_rows) {

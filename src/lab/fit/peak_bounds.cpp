@@ -14,8 +14,8 @@ Remedy with_single_blocks(const Remedy& r) {
   return out;
 }
 
-// A key for what forward computes and keeps for backward. How weights are updated, and where the
-// optimizer's states lie, matters only by the form in which forward reads weights.
+// Returns a key that is equal for steps whose forward computes and saves the same. Updates and the
+// places of states are left out: they change only the form of the weights that forward reads.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
@@ -23,15 +23,15 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// A key for what forward and backward hold before updates, wherever the optimizer's states
-// lie.
+// Returns a key that is equal for steps whose forward and backward hold the same before updates. It
+// leaves out the optimizer's states.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;
   return canonical_text(key_of(step));
 }
 
-// Bytes of narrow copies of a layer's weights.
+// Returns the bytes of narrow copies of a layer's share of the weights; 0 without autocast.
 double narrow_copies(const RunSpec& step) {
   if (!step.precision.autocast) return 0;
   return static_cast<double>(parameter_formula(step.model)) /
@@ -103,8 +103,8 @@ double PeakBounds::computing_bytes(const Remedy& r) const {
   return out;
 }
 
-// Stores what a step holds, for bounds on others. If its updates are not those asked for, forward
-// holds narrow copies of weights of its own, so then what forward holds is left out.
+// Stores the bytes that a step's forward and backward hold, for bounds on others; forward's only if
+// updates are as asked for, as forward otherwise holds narrow copies of weights of its own.
 void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
   if (!figures.forward_bytes || !has_states_as_asked(q_.step, r.step)) return;
   computing_[{key_of_computing(q_.step, r.step), r.micro_batches}] =
@@ -117,7 +117,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// What forward holds at least, by steps seen: half the sequences leave at least half of the bytes.
+// Returns lower bounds from learned steps: twice the micro-batches leave at least half the bytes.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);
   double share = 1;
@@ -130,9 +130,9 @@ std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const
   }
 }
 
-// Bytes that groups of blocks need not hold where single blocks that run again hold them: the
-// inputs of all blocks but the first of each group, which are computed again. At each node the rest
-// is the same.
+// Returns the bytes by which groups of blocks hold less than single blocks, at the same node: the
+// inputs of all blocks but the first of each group, which are computed again instead of being
+// saved. `saved_bytes` are those of one block's inputs.
 double PeakBounds::inputs_not_saved(const Remedy& r, double saved_bytes) const {
   const std::int64_t layers = r.step.model.layers;
   const std::int64_t blocks = layers - ceil_div(layers, std::int64_t{r.step.recompute.every});

@@ -14,21 +14,21 @@ namespace tracestep {
 
 class PeakBounds {
  public:
-  // Bounds for the question that `judge` has; `judge` must outlive this.
+  // Computes bounds for the question that `judge` has; `judge` must outlive this.
   explicit PeakBounds(Judge& judge) : q_(judge.question()), figures_(judge.figures()) {}
 
   // The bytes of weights and states in the device's memory, which no recomputation and no form of a
   // kernel changes.
   std::int64_t kept_bytes(const Remedy& r);
-  // A lower bound on the peak: what is kept, and what forward holds besides, as far as other sets
-  // have shown it.
+  // Returns a lower bound on the peak: weights and states, and what forward or backward holds
+  // besides, as far as the sets given to learn() show it.
   std::int64_t least_bytes(const Remedy& r);
-  // Learns what forward holds from the figures of a set, which were taken with few layers.
+  // Stores what forward and backward of set `r` hold, by `figures` of few layers, for later bounds.
   void learn(const Remedy& r, const StepFigures& figures);
 
  private:
-  // The most bytes besides leaves at any moment of forward, and those of them that each layer keeps
-  // for backward.
+  // The most bytes that forward holds at once besides leaves (weights, states and inputs), and the
+  // bytes that each layer saves for backward.
   struct Forward {
     double bytes = 0, saved = 0;
   };

@@ -23,7 +23,7 @@ double device_hours(const Training& training, double tokens_per_s) {
   return 24 * days_of(training, tokens_per_s) * training.devices;
 }
 
-// The share of all devices' peaks that the products of the model reach, in percent; 0: unknown.
+// Returns the MFU, the percentage of the devices' peak FLOP/s that the model uses; 0: unknown.
 double mfu_of(const FitQuestion& q, const Remedy& r) {
   if (q.times == nullptr) return 0;
   Prediction prediction{.run = r.step};

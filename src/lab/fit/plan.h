@@ -22,12 +22,12 @@ struct Training {
 
 // The tokens per second of a step; 0 if no time is predicted.
 double tokens_per_s(const FitQuestion& question, const Remedy& remedy);
-// How long the training takes; 0: no time is predicted, or no number of tokens is given.
+// Returns how many days training takes, the given days without tokens; 0: no time is predicted.
 double days_of(const Training& training, double tokens_per_s);
 
-// A table with a row for each remedy, and one for the step as asked if it fits (`asked`). Columns,
-// as far as they are known: devices, how they share the step, bytes on each, tokens per second,
-// MFU, days, device hours and cost.
+// Returns a table with a row for each plan, the smallest change first. Columns, as far as they are
+// known: devices, how they share the step, bytes on each, tokens per second of all, MFU, days,
+// device hours and cost.
 Table plan_table(const FitQuestion& question, const std::vector<Remedy>& plans,
                  const Training& training);
 

@@ -23,7 +23,7 @@ const Table* filled(const std::vector<Table>& tables, std::string_view name) {
   return found == tables.end() || found->rows.empty() ? nullptr : &*found;
 }
 
-// A step of the page: its figures, and what it is called there.
+// A step that the page draws, with its figures and the name that it has on the page.
 struct PlannedStep {
   RunSpec step;
   std::string name;  // "as asked for"
@@ -50,8 +50,8 @@ PlannedStep shown_step(const FitQuestion& q, const RunSpec& step, std::string na
   return out;
 }
 
-// The steps to draw: the one that is proposed, and the one as asked if it does not fit, unless so
-// many devices are planned that this one is too different.
+// Returns the steps to draw, and adds their tables: the proposed step, and the step as asked if it
+// does not fit, unless the proposed one is shared among ranks in another way.
 std::vector<PlannedStep> steps_of(const FitQuestion& q, const std::vector<Remedy>& plans,
                                   std::vector<Table>& tables) {
   const bool is_changed = !plans.empty() && !plans.front().command.empty();

@@ -38,7 +38,7 @@ bool is_of_one_layer(const Node& node) {
   });
 }
 
-// The key of a program. `kind`: what it is, where fields of the run do not say it.
+// Returns a program's key. `kind`: which of the run's programs it is, as fields do not say it.
 std::string key_text(std::string_view kind, const RunSpec& run) {
   return fmt::format("{} {}", kind, canonical_text(key_of(run)));
 }

@@ -17,9 +17,9 @@
 
 namespace tracestep {
 
-// The layer in which a node runs, as far as bytes depend on it. Within a pass over the layers,
-// bytes only grow or only shrink, so the most are held at the first or at the last layer; figures
-// of few layers are extended by this.
+// Which layer a node runs in, as far as live bytes depend on it: within a pass over the layers,
+// bytes only grow or only shrink, so the most are held at the first or the last layer. Figures of
+// few layers are extrapolated for each place.
 enum class LayerPlace : int { kNoLayer, kFirst, kBetween, kLast };
 using Where = std::tuple<Phase, int, std::string>;  // Phase, LayerPlace and component.
 
@@ -33,7 +33,7 @@ struct ProgramFigures {
   std::map<Where, std::int64_t> live = {};  // The most bytes besides leaves, by place.
 };
 
-// The figures of one program of a step.
+// The figures of one program of a step, its leaves, and how often the step runs it.
 struct PartFigures {
   const ProgramFigures& program;
   const std::vector<Value>& leaves;
@@ -46,10 +46,10 @@ class ProgramCache {
   ProgramCache(DeviceTraits traits, const Predictor* times)
       : traits_(std::move(traits)), times_(times) {}
 
-  // The figures of each part of parts_of_step(); they live as long as this cache. `step` must name
-  // its bucket size (`parallel.bucket_bytes`).
+  // Returns the figures of each program of a step (parts_of_step()), valid as long as this cache.
+  // `step` must name its bucket size (`parallel.bucket_bytes`).
   std::vector<PartFigures> parts_of(const RunSpec& step, std::int64_t micro_batches);
-  // The leaves of all parts, found without the last passes, which do not change leaves.
+  // Returns the leaves of all programs of a step, without the last passes, which change no leaf.
   std::vector<Value> leaves_of(const RunSpec& step, std::int64_t micro_batches);
   std::size_t built() const { return built_; }  // programs
 
@@ -59,8 +59,8 @@ class ProgramCache {
   static std::vector<MicroBatch> micro_batches_of(const RunSpec& step, std::int64_t parts);
   const ProgramFigures& of_micro_batch(const MicroBatch& part);
   const ProgramFigures& of_update(const RunSpec& step, const std::vector<Value>& leaves);
-  // The program as it is before recomputation is chosen, so it is the same for every choice of
-  // `run`; valid until the next call.
+  // Returns the program after the passes before recomputation, which is the same for every choice
+  // of recomputation in `run`; valid until the next call.
   const Program& begun(RunSpec run, const std::string& key, const std::function<Program()>& built);
   Program passed(const RunSpec& run, const std::string& key, const std::function<Program()>& built);
   bool is_offloaded(const RunSpec& step) const;

@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::string_view kAccumulate = "accumulate";
 
-// The number of micro-batches in the step that the remedy leads to.
+// Returns how many micro-batches the remedy's step has, with those that were asked for.
 std::int64_t all_micro_batches(const Remedy& r) {
   return r.step.accumulate * r.micro_batches;
 }
@@ -94,7 +94,7 @@ void Judge::take_figures(Remedy& r, const StepFigures& figures) const {
   r.time_ratio = figures.ms / asked_.ms / tokens;
 }
 
-// Reports the remedy that is tried, behind the first answer as soon as there is one.
+// Reports progress: the first remedy that fits, once one is known, and the one being tried.
 void Judge::say(const Remedy& tried) const {
   if (!q_.progress) return;
   const std::string trying = "trying " + tried.command;
@@ -135,14 +135,14 @@ StepChange recomputes(const Recomputation& choice) {
   return {ChangeSeverity::kSameNumbers, [=](RunSpec& step) { step.recompute = choice; }};
 }
 
-// The parts of a block by name, those first that compute least again.
+// Returns the names of a block's parts, first those whose recomputation costs least.
 std::vector<std::string> parts_of_blocks(const ModelConfig& model) {
   if (model.captured != nullptr) return model.captured->block_parts;
   return {std::string(scope::kFeedForward), std::string(scope::kAttention)};
 }
 
-// Adds blocks that run again with feed-forwards in chunks, and with their inputs in the host's
-// memory: without recomputation neither holds less.
+// Adds choices that recompute blocks, with feed-forwards in chunks, with the blocks' inputs in the
+// host's memory, or both: without recomputation neither saves memory.
 void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& out) {
   using enum ChangeSeverity;
   const bool may_cut = step.ffn_chunks == 1 && step.model.captured == nullptr;
@@ -160,7 +160,7 @@ void add_with_blocks(const RunSpec& step, const DeviceTraits& traits, Choices& o
   if (may_cut && may_move) add(true, true);
 }
 
-// The recomputations that a step may change to, those that compute least again first.
+// Returns the recomputations that a step may change to, first those that cost least.
 Choices recomputations(const RunSpec& step, const DeviceTraits& traits) {
   using Kind = Recomputation::Kind;
   const Recomputation& now = step.recompute;

@@ -32,27 +32,27 @@ enum class ChangeSeverity : std::uint8_t {
 TRACESTEP_WORDS(ChangeSeverity, "same numbers", "other roundings", "lower precision",
                 "other states", "states in 8 bits", "another task");
 
-// A value that a field may take instead of the one asked for.
+// A change to a step: a value of a field instead of the one asked for, and its severity.
 struct StepChange {
   ChangeSeverity severity;
   std::function<void(RunSpec&)> apply;
 };
-// The values that a field may take instead of the one asked for; empty: it keeps that one.
+// The changes to choose from for one field; empty: the field keeps the value asked for.
 using Choices = std::vector<StepChange>;
 
 // Places the optimizer's states in the host's memory, besides what the step has placed there
 // already.
 void offload_optimizer(RunSpec& step);
 
-// The fields that may change without changing the task, each with its choices. A choice holds for
-// all layers.
+// Returns, for each field that may change without changing the task, the changes to choose from. A
+// change applies to all layers.
 std::vector<Choices> choices_of(const RunSpec& step, const DeviceTraits& traits);
 
 // True if parameters and everything else that a step stores are of a 16-bit type.
 bool is_pure(const Precision& precision);
 // True if a step recomputes whole blocks, one by one or in groups.
 bool is_of_blocks(const Recomputation& choice);
-// True if the step recomputes as a budget for its peak asks.
+// True if the step chooses its recomputation by a budget for its peak (--recompute budget=…).
 bool has_budget(const RunSpec& step);
 
 // A step with changes, by which it is to fit, and its figures.
@@ -73,12 +73,12 @@ struct Remedy {
   bool keeps_task() const { return severity != ChangeSeverity::kOtherTask; }
 };
 
-// The program of every micro-batch but the first; the step itself if the batch is not divided.
+// Returns the run of every micro-batch but the first; the step itself if its batch is not divided.
 RunSpec repeated_part(const Remedy& remedy);
-// The command that runs it.
+// Returns the command that runs the remedy: train if it has micro-batches, bench otherwise.
 std::string command_of(const Remedy& remedy);
 
-// When a search may compute the step in micro-batches.
+// Whether a search may divide the batch into micro-batches.
 enum class BatchDivision : std::uint8_t {
   kNever,
   // Only if no other set keeps the task without lower precision or other optimizer states.
@@ -118,12 +118,12 @@ struct FitQuestion {
 constexpr double kAlike = 0.02;  // Times that differ by less than this share count as equal.
 
 bool is_within(const StepFigures& figures, std::int64_t bytes);
-// Peaks that are extended from few layers may be wrong by the gaps of an arena, less than a
-// hundredth. may_fit() allows for that error, the second function requires a fit in any case.
+// A sketched peak may be off by the gaps of an arena, less than 1 %. may_fit() is true if the exact
+// peak may be within `bytes`, surely_fits() if it is in any case.
 bool may_fit(std::int64_t sketched_peak, std::int64_t bytes);
 bool surely_fits(std::int64_t sketched_peak, std::int64_t bytes);
 
-// Adds the words and figures to remedies, and remembers the one with the least peak.
+// Fills in descriptions and figures of remedies, and remembers the remedy with the least peak.
 class Judge {
  public:
   // Judges steps for a question; `question` must outlive this.
@@ -139,7 +139,7 @@ class Judge {
   void sketch(Remedy& r);
   // Computes the figures from the whole program.
   void look_at(Remedy& r);
-  // Describes the remedy; its peak by FiguresOfSteps::nested_peak().
+  // As describe(); returns the peak by FiguresOfSteps::nested_peak(), nullopt where that has none.
   std::optional<std::int64_t> nested_peak(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }

@@ -18,7 +18,7 @@ constexpr double kMuchLess = 0.85;  // of another's peak
 
 // --- finer choices of what runs again ---
 
-// Finding the choice for a budget takes many plans of the program, so larger programs are left out.
+// The most kernels of a step for which a budget is tried: choosing by one takes many memory plans.
 constexpr double kMostKernels = 2500, kMostKernelsOfLastResort = 400;
 
 // Rounds down to whole MiB or KiB, as people would write a budget.
@@ -32,8 +32,8 @@ Recomputation budget_of(const FitQuestion& q) {
   return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q.within_bytes())};
 }
 
-// True if a budget of recomputation can help. It is for the peak of one program, not for what
-// others keep besides, and chooses among what stays on the device.
+// True if recomputation by a budget applies: it plans one program, so not with micro-batches, only
+// values that stay on the device, and takes too long for many kernels.
 bool takes_budget(const Judge& judge, const Remedy& r, double most_kernels) {
   return !has_activations(r.step.offload) && r.step.mode != Mode::kInference &&
          r.micro_batches == 1 && judge.asked().kernels <= most_kernels;
@@ -45,8 +45,8 @@ Remedy with_recomputation(Judge& judge, Remedy r, const Recomputation& choice) {
   return r;
 }
 
-// Refines the set with the least peak where no set fits: tries nested blocks and, for small steps,
-// what fits the limit with its margin, chosen node by node. Returns those that fit, fastest first.
+// Refines the recomputation of `least`, the set with the least peak, as no set fits: tries nested
+// blocks and, for small steps, a budget, which chooses by node. Returns what fits, by time.
 std::vector<Remedy> finer_recomputations(Judge& judge, const Remedy& least) {
   const FitQuestion& q = judge.question();
   std::vector<Remedy> out;
@@ -63,8 +63,8 @@ std::vector<Remedy> finer_recomputations(Judge& judge, const Remedy& least) {
   return out;
 }
 
-// A set that fits, with what it computes again chosen node by node; nullopt: it computes nothing
-// again, that takes no less time, or the step has too many kernels to choose.
+// Returns set `r`, which fits, with its recomputation chosen node by node by a budget; nullopt if
+// it recomputes nothing, if that is not faster, or if the step has too many kernels for it.
 std::optional<Remedy> chosen_by_node(Judge& judge, const Remedy& r) {
   const FitQuestion& q = judge.question();
   const bool recomputes = r.step.recompute != q.step.recompute || has_budget(q.step);
@@ -133,9 +133,9 @@ class Search {
     set.is_sketched = true;
   }
 
-  // Sets of one severity with figures from few layers, the fastest first. Of those that take longer
-  // than `most_ms`, or much longer than one that seems to fit, some are left out. Those that are no
-  // better than one that seems to fit have no figures yet.
+  // Returns the sets of one severity, sketched, the fastest first. Left out are sets that surely do
+  // not fit, and those clearly slower than `most_ms` or than a set that surely fits. Sets that are
+  // no better than one that surely fits are not sketched yet.
   std::vector<Set*> sketched(ChangeSeverity severity, double most_ms) {
     std::vector<Set*> out, fitting;
     weighed_ =
@@ -217,8 +217,8 @@ class Search {
   }
   static bool is_slower(const Set& set, double ms) { return set.least_ms * (1 + kAlike) > ms; }
 
-  // Finds the fastest remedy that fits without the margin, if it beats all that leave it free:
-  // `known`, or a faster one that surely leaves too little.
+  // Returns the fastest remedy that fits the limit but leaves less than the margin: one of `sets`
+  // that is faster than all `found` and than `known`, or else `known`.
   std::optional<Remedy> tightest(const std::vector<Set*>& sets, const Remedies& found,
                                  std::optional<Remedy> known, double fastest) {
     if (!found.empty()) fastest = std::min(fastest, found.front().figures.ms);
@@ -238,8 +238,8 @@ class Search {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Finds, among the sets that fit and take about as long, the one with the fewest changes. A set
-  // without figures has as many as another that fits.
+  // Returns, of the sets that fit and take about as long as `r`, the one with the fewest changes.
+  // Sets without figures are skipped: another set that fits has no more changes.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {
@@ -253,8 +253,8 @@ class Search {
     return out;
   }
 
-  // Adds the set with the least peak of those that are not much slower, if it is much less: that
-  // leaves room for other programs, or a larger batch.
+  // Adds, of the sets of the first severity that are not much slower, the one with the least peak,
+  // if that is much lower: it leaves room for other programs, or a larger batch.
   void add_roomiest() {
     constexpr double kNotMuchSlower = 1.5;
     const Remedy first = advice_.remedies.front();
@@ -275,7 +275,7 @@ class Search {
     return least == nullptr ? Remedies() : finer_recomputations(judge_, *least);
   }
 
-  // Searches, by few layers, sets that take no longer than `most_ms`; nullptr: there is none.
+  // Returns the set with the least peak of those that `is` takes within `most_ms`, or nullptr.
   template <class Is>
   const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
     std::vector<std::pair<std::int64_t, Set*>> by_kept;
@@ -301,7 +301,7 @@ class Search {
     return out == nullptr ? nullptr : &out->remedy;
   }
 
-  // True for a severer remedy that is faster than all that are as severe or less.
+  // True if a remedy is faster than all advised ones that are at most as severe.
   bool is_better_than_remedies(const Remedy& r) const {
     return std::ranges::none_of(advice_.remedies, [&](const Remedy& other) {
       return other.severity <= r.severity && other.figures.ms <= r.figures.ms * (1 + kAlike);
@@ -316,7 +316,7 @@ class Search {
     judge_.look_at(*advice_.least_sequence);
   }
 
-  // The step as asked, and of every severity the set with the least peak.
+  // Returns bases for changes of the task: the step as asked, and for each severity the least peak.
   Remedies bases() {
     Remedies out;
     for (const ChangeSeverity most : {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,

@@ -46,17 +46,17 @@ bool grows_evenly(const Recomputation& choice) {
       choice.paths, [](const std::string& path) { return layer_number(path).has_value(); });
 }
 
-// Numbers of layers that say what more of them do where blocks are nested.
+// The numbers of layers from which peaks with nested recomputation are extrapolated.
 constexpr std::pair<std::int64_t, std::int64_t> kNestedDepths{4, 8};
 
-// How many inputs of blocks are held while backward is in the last of so many nested blocks: those
-// of the first, of the middle, of the middle of what is left, …, and its own.
+// Returns how many inputs of blocks are held while backward runs the last of `layers` nested
+// blocks: that of the first block, of the middle one, of the middle of the rest, …, and its own.
 std::int64_t nested_levels(std::int64_t layers) {
   return std::bit_width(static_cast<std::uint64_t>(layers));
 }
 
-// The most that blocks between the first and the last hold of inputs and of the gradients of those
-// behind them (passes/recompute.cpp: a block drops the levels behind it, and halves what is left).
+// Returns the most bytes of blocks' inputs and of later blocks' gradients held while a block
+// between the first and the last runs: passes/recompute.cpp drops later inputs, and halves ranges.
 std::int64_t nested_between(std::int64_t layers, std::int64_t input, std::int64_t gradients) {
   std::vector<std::int64_t> levels{0};
   std::int64_t out = 0;
@@ -69,14 +69,14 @@ std::int64_t nested_between(std::int64_t layers, std::int64_t input, std::int64_
   return out;
 }
 
-// What programs of nested blocks hold in one phase and component, at four and at eight layers.
+// Extrapolates the live bytes of steps with nested recomputation from those of 4 and of 8 layers.
 class NestedBytes {
  public:
   NestedBytes(const std::map<Where, std::int64_t>& few, const std::map<Where, std::int64_t>& more)
       : few_(few), more_(more) {}
 
-  // Extrapolates bytes to many layers: those of the last by its levels, of those between by levels
-  // and gradients, of all else by layers. In forward nothing but the first input is held.
+  // Returns a place's bytes at `layers` layers: in backward, at the last layer by the inputs held
+  // (nested_levels()), between by inputs and gradients (nested_between()); else linearly in layers.
   std::int64_t at(const Where& where, std::int64_t layers) const {
     const auto& [phase, place, component] = where;
     const std::int64_t known = more_.at(where), many = kNestedDepths.second;
@@ -114,7 +114,7 @@ std::int64_t summed_bytes(const RunSpec& step) {
   return count * static_cast<std::int64_t>(size_of(dtype)) / step.parallel.tensor;
 }
 
-// The step with so many layers, but with sums of ranks cut up as in the whole model.
+// Returns the step with `layers` layers, but with gradient buckets as large as in the whole model.
 RunSpec of_layers(const RunSpec& step, std::int64_t layers) {
   RunSpec out = step;
   out.model.layers = layers;
@@ -138,8 +138,8 @@ StepFigures unless_refused(const Figures& figures) {
   }
 }
 
-// Bytes of each program of a step: arenas are there all the time, unless the programs are joined to
-// one; other memory is given back.
+// The bytes that the programs of a step hold: their sum where each keeps an arena of its own
+// (`is_kept`), else the most of any one, as each gives its memory back.
 struct Held {
   bool is_kept = false;
   std::int64_t bytes = 0;

@@ -47,7 +47,7 @@ std::optional<std::pair<std::int64_t, std::int64_t>> sketched_depths(const RunSp
 
 class FiguresOfSteps {
  public:
-  // Figures of steps on such a device. `times` must outlive this; nullptr: times are modelled.
+  // Computes figures of steps on a device. `times` must outlive this; nullptr: times are modelled.
   FiguresOfSteps(DeviceTraits traits, const Predictor* times)
       : traits_(traits), times_(times), programs_(std::move(traits), times) {}
 
@@ -57,9 +57,9 @@ class FiguresOfSteps {
   // Estimated figures, from few layers where sketched_depths() gives their numbers, else from the
   // whole program. Bytes are exact except for the gaps of a planned arena.
   const StepFigures& sketch(const RunSpec& step, std::int64_t micro_batches = 1);
-  // The peak of a step in nested blocks from programs of four and of eight layers, within five
-  // hundredths; nullopt: its blocks are not nested, its layers are too few or not all alike, or
-  // ranks share it. Programs that are refused have kRefusedBytes.
+  // Returns the peak of a step with nested recomputation, within 5 %, from programs of four and of
+  // eight layers; nullopt if its recomputation is not nested, its layers are too few or not all
+  // alike, or ranks share it. Refused programs have kRefusedBytes.
   std::optional<std::int64_t> nested_peak(const RunSpec& step);
   // The figures that an earlier sketch() found without the whole program; nullptr: there are none
   // yet.

@@ -37,7 +37,7 @@ double value_of(const HostTensor& x) {
   return static_cast<double>(x.as<float>()[0]);
 }
 
-// The next number of the format above x.
+// Returns the distance from x to the next larger number of the format.
 double spacing(DType dtype, double x) {
   const auto at = static_cast<float>(x);
   if (dtype == DType::kF32) {
@@ -106,7 +106,7 @@ std::optional<double> accumulate_on(Device& device, const Accumulation& e) {
 
 namespace {
 
-// A sum here, and on a device that has the formats.
+// The result of an experiment on the host, and on a device that has its formats.
 struct Sum {
   Accumulation e;
   Accumulated host;

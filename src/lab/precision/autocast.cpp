@@ -57,10 +57,10 @@ Program toy_model() {
   return b.finish();
 }
 
-// Layer norm is on autocast's list as one op; the model writes it out.
+// The scope of layer norm in the model, and its name on autocast's list, which has it as one op.
 constexpr std::string_view kListedWhole = "ln", kListedOp = "layer_norm";
 
-// The class that an op has in effect: one of one operand has nothing to promote.
+// Returns the class that an op has in effect: an op of one operand has nothing to promote.
 PrecisionClass effective_class(const OpDef& op) {
   const bool is_alone = op.precision_class == PrecisionClass::kPromote && op.inputs.size() == 1;
   return is_alone ? PrecisionClass::kKeep : op.precision_class;

@@ -42,8 +42,8 @@ std::vector<double> doubles_of(const HostTensor& x) {
   return out;
 }
 
-// Squares of a difference and of what it is measured against; values that are not finite make the
-// error infinite.
+// Sums the squares of differences and of exact values, for a relative error; values that are not
+// finite make the error infinite.
 struct Distance {
   double difference = 0, size = 0;
 
@@ -64,8 +64,8 @@ std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
 
-// True unless a captured module takes the oracle too long, as nothing can be cut from it, or has no
-// logits.
+// True unless the model is a captured module, from which nothing can be cut, that takes the float64
+// reference too long or has no logits.
 bool can_be_compared(const ModelConfig& model) {
   constexpr double kMostFlops = 5e9;
   if (model.captured == nullptr) return true;

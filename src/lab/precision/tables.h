@@ -78,7 +78,7 @@ class StepErrors {
   StepErrors(const StepErrors&) = delete;
   StepErrors& operator=(const StepErrors&) = delete;
 
-  // The errors of a run; nullopt if no layers are asked for.
+  // The errors of a run; nullopt if no layers are asked for or a captured model is unfit for it.
   std::optional<StepError> of(const DeviceFactory& make_device, const RunSpec& step);
 
  private:

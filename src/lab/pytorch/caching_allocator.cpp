@@ -123,7 +123,7 @@ void CachingAllocator::free(BlockId id) {
   insert(id);
 }
 
-// Adds a free neighbour, mapped alike, to a block that is in no set.
+// Joins `from` to its neighbour `into`, which is in no set, if `from` is free and mapped alike.
 void CachingAllocator::join(BlockId into, BlockId from) {
   if (from == kNone) return;
   Block &a = blocks_[into], &b = blocks_[from];
@@ -142,7 +142,7 @@ void CachingAllocator::join(BlockId into, BlockId from) {
   unused_ids_.push_back(from);
 }
 
-// Leaves the first `bytes` to a block that is in no set; the rest is free or unmapped as it is.
+// Cuts a block that is in no set to its first `bytes`; the rest becomes a free or unmapped block.
 void CachingAllocator::split(BlockId id, std::int64_t bytes) {
   Block rest = blocks_[id];
   rest.address += bytes;
@@ -328,7 +328,7 @@ void CachingAllocator::give_back_all() {
   }
 }
 
-// Gives back whole segments that were not used for longer than the mean, until enough are.
+// Returns wholly free segments to the driver, those unused for longest, until gc_threshold is met.
 void CachingAllocator::collect() {
   const auto threshold =
       static_cast<std::int64_t>(settings_.gc_threshold * static_cast<double>(limit_bytes_));

@@ -11,7 +11,7 @@ constexpr std::size_t kMostMoments = 400;
 constexpr std::int64_t kLibraries = std::int64_t{770} << 20;  // measured on an H200
 constexpr std::int64_t kPrecision = std::int64_t{2} << 20;
 
-// A run of the list up to its end, to `last_event`, or to where memory runs out.
+// Replays a list of requests, event by event, in a simulated allocator.
 class Run {
  public:
   Run(const AllocationList& list, const AllocatorSettings& settings, const PytorchCard& card,

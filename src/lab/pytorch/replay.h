@@ -12,8 +12,8 @@
 
 namespace tracestep {
 
-// The card, with the bytes that do not come from the step. Defaults were measured on an H100 and an
-// H200.
+// The memory of a card, and the bytes in it that do not come from the step. Defaults were measured
+// on an H100 and an H200.
 struct PytorchCard {
   std::int64_t usable_bytes = 0;   // The usable memory of the whole device; 0: no limit.
   std::int64_t outside_bytes = 0;  // The bytes of outside_bytes_of().

@@ -14,7 +14,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostHolders = 200;
-// Percent by which measured peaks differed at most (bench/results/pytorch-memory.md).
+// The most, in percent, by which measured peaks differed (bench/results/pytorch-memory.md).
 constexpr double kRecordedBand = 4.0, kEstimatedBand = 15.0;
 
 PytorchCard without_limit(PytorchCard card) {
@@ -22,7 +22,7 @@ PytorchCard without_limit(PytorchCard card) {
   return card;
 }
 
-// Bytes that a card needs for a list, all that lies outside of the allocator included.
+// Returns the memory that a card needs to run a list, with the bytes outside of the allocator.
 std::int64_t needed_bytes(const AllocationList& list, const AllocatorSettings& settings,
                           const PytorchCard& card) {
   return least_reserved_bytes(list, settings, card) + card.outside_bytes;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kNever = ~std::size_t{0};
 constexpr std::int64_t kChunks = 8;
 
-// The index of each block's death; kNever: it lives on.
+// Returns the index of the event that frees each block; kNever: none does.
 std::vector<std::size_t> deaths_of(const AllocationList& list) {
   std::vector<std::size_t> out(list.blocks, kNever);
   for (std::size_t i = 0; i < list.events.size(); ++i) {
@@ -23,7 +23,7 @@ std::vector<std::size_t> deaths_of(const AllocationList& list) {
   return out;
 }
 
-// Events put before others, and left out, with numbers of blocks made dense again.
+// Edits a list: puts events before others and drops some; apply() numbers blocks without gaps.
 class Edit {
  public:
   explicit Edit(const AllocationList& list)
@@ -76,8 +76,8 @@ std::string_view numbered_part(std::string_view module) {
   return {};
 }
 
-// One pass of a numbered part: the allocations of its forward, where it ends, and where its
-// gradients begin.
+// One pass through a numbered part of the model, as indices of events: the allocations of its
+// forward, the last of these, and the first allocation of its backward.
 struct PartPass {
   std::vector<std::size_t> births;
   std::size_t end = 0, backward = kNever;
@@ -108,7 +108,7 @@ std::vector<PartPass> passes_of(const AllocationList& list) {
   return out;
 }
 
-// The first event of backward from `at` on.
+// Returns the index of the first allocation of backward from event `at` on.
 std::size_t next_backward(const AllocationList& list, std::size_t at) {
   while (at < list.events.size() &&
          (list.events[at].bytes == 0 || list.events[at].part != PytorchPart::kBackward)) {

@@ -50,8 +50,8 @@ std::optional<TracePass> pass_of(Phase phase) {
   return std::nullopt;
 }
 
-// Words of module names, ours and those of others, in small letters; the outermost that has one
-// decides.
+// A part of the model, and the words by which modules' names, ours or others', say it, in small
+// letters.
 struct ModuleWords {
   const char* name;
   std::vector<std::string_view> words;
@@ -66,7 +66,7 @@ const std::vector<ModuleWords>& module_words() {
   return words;
 }
 
-// The part of the model that a word of the path names; empty: no word fits.
+// Returns the part of the model that the outermost fitting module of a path names; empty: none.
 std::string part_of(std::string_view path, char between) {
   std::string lower(path);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -144,7 +144,7 @@ std::vector<BesideRow> rows_of(const ReadTrace& t, const StepTime& ours) {
   return rows.take();
 }
 
-// How often softmax ran where no attention is fused: there each layer's scores were in memory.
+// Returns how often softmax ran in a forward pass; 0 if a kernel computes attention as a whole.
 double softmax_calls(const ReadTrace& t) {
   double calls = 0;
   for (const Part* kernel : t.times.parts.of(PartLevel::kKernel)) {
@@ -163,8 +163,8 @@ double softmax_calls(const ReadTrace& t) {
   return calls / static_cast<double>(t.times.count());
 }
 
-// The byte counts of a tensor of batch, heads and the context squared, without those of other
-// tensors of the step, as nothing but its size tells a block of a file apart.
+// Returns the sizes in bytes of a tensor of attention scores (batch × heads × context²), without
+// those that other tensors of the step have, as only its size tells what a block of a file is.
 std::set<std::int64_t> sizes_of_scores(const OurStep& ours) {
   const BatchShape& shape = ours.run.shape;
   const std::int64_t elements = shape.batch * ours.run.model.heads * shape.context * shape.context;

@@ -39,8 +39,8 @@ class EventOrder {
   // Adds an event. Throws Error{kInput} if the temporary file cannot be written.
   void add(const TraceEvent& event);
   // Calls `visit` with all events in order of their begin; it may be called several times, but
-  // nothing may be added afterwards. Kernels are sorted `kKernelLag` later than they begin, so that
-  // a device clock that is slightly ahead does not put a kernel before its launch.
+  // nothing may be added afterwards. Kernels are sorted `kKernelLagNs` later than they begin, so
+  // that a device clock that is slightly ahead does not put a kernel before its launch.
   void for_each(const std::function<void(const TraceEvent&)>& visit);
 
   static constexpr std::int64_t kKernelLagNs = 100'000'000;

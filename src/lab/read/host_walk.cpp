@@ -95,7 +95,7 @@ void HostWalk::close(std::vector<Open>& open, std::int64_t until) {
   }
 }
 
-// Adds up what lay outside of ops, in steps that have ended.
+// Adds the time outside of ops and calls, by cause (data, Python), to the steps that have ended.
 void HostWalk::close_steps(std::int64_t until) {
   const Intervals& steps = times_.steps.spans;
   for (; closed_steps_ < steps.size() && steps[closed_steps_].end_ns <= until; ++closed_steps_) {

@@ -20,7 +20,7 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// Bytes at which something may begin or end within a list or an object.
+// True for the bytes at which a string, a list or an object may begin or end.
 constexpr auto kIsBracketOrQuote = [] {
   std::array<bool, 256> out{};
   for (const char c : {'"', '{', '}', '[', ']'}) out[static_cast<unsigned char>(c)] = true;

@@ -33,8 +33,8 @@ void EagerKernels::add(std::uint32_t name, const HostPlace& place) {
   places_.push_back(place);
 }
 
-// How many kernels of either differ before both agree again: the fewest, and preferably as many in
-// both, which then stand for each other. One of the replay where nothing agrees.
+// Returns how many kernels of the replay and of the eager run to skip until both agree again: the
+// fewest, preferably as many of both, which are then matched. {1, 0} if nothing agrees.
 std::pair<std::size_t, std::size_t> EagerKernels::differing(std::span<const std::uint32_t> replay,
                                                             std::size_t i, std::size_t j) const {
   const auto is_end = [&](std::size_t in_replay, std::size_t in_eager) {

@@ -29,14 +29,14 @@ constexpr std::size_t kMostMoments = 400;
 constexpr std::size_t kMostSiteBytes = 300;
 constexpr std::size_t kMostOutOfMemory = 100;  // events that are shown
 
-// Parts of the files of Python and of those who are not the program: its libraries.
+// Parts of files' names that tell libraries, Python's own and others, from the user's program.
 constexpr std::string_view kLibraries[] = {
     "??",           "<frozen ",     "site-packages/", "dist-packages/",
     "/lib/python3", "/torch/csrc/", "/aten/src/",     "/c10/"};
 constexpr std::string_view kTorchParts[] = {"-packages/torch/", "CUDACachingAllocator"};
 constexpr std::string_view kNativeEndings[] = {".cpp", ".cc",  ".c", ".h", ".hpp",
                                                ".cu",  ".cuh", ".S", ".o", ".so"};
-// Functions that record a stack, or hand memory on.
+// Parts of names of functions that record a stack, or only pass a request for memory on.
 constexpr std::string_view kRecording[] = {"torch::unwind", "torch::CapturedTraceback",
                                            "gather_with_cpp", "CachingAllocator"};
 
@@ -57,7 +57,7 @@ std::string gradient_of(std::string_view name) {
   return fmt::format("{}, in backward", node.substr(node.rfind(':') + 1));
 }
 
-// How well a line of a stack says whose a block is; the innermost of the best one does.
+// How well a stack's frame names a block's owner; the innermost of those that name it best does.
 enum class Says : std::uint8_t { kNothing, kNative, kTorch, kLibrary, kGradient, kProgram };
 
 struct Event {
@@ -76,7 +76,7 @@ constexpr std::pair<std::string_view, Event::Kind> kActions[] = {{"alloc", Event
                                                                  {"segment_unmap", Event::kRelease},
                                                                  {"oom", Event::kOutOfMemory}};
 
-// The bytes allocated and reserved at a moment.
+// The live blocks and the segments at a moment of the recording, and the bytes of each.
 class Memory {
  public:
   struct Block {
@@ -87,7 +87,7 @@ class Memory {
   explicit Memory(std::string where) : where_(std::move(where)) {}
 
   void apply(const Event& event) { change(event, event.kind); }
-  // Takes an event back. A block that is alive again has no site: no event before its free says it.
+  // Takes an event back. A block whose free is taken back has no site, as a free does not name it.
   void undo(const Event& event) {
     constexpr Event::Kind kOpposites[] = {Event::kFree, Event::kAlloc, Event::kRelease,
                                           Event::kReserve, Event::kOutOfMemory};
@@ -104,7 +104,7 @@ class Memory {
     reserved = sum(reserved, bytes);
     if (bytes > 0) segments_[address] = bytes;
   }
-  // Gives blocks without a site this one.
+  // Sets the site of all live blocks that have none.
   void name_all(std::uint32_t site) {
     for (auto& [address, block] : live_) {
       if (block.site == 0) block.site = site;
@@ -330,7 +330,7 @@ class SnapshotReader {
     out_.events = static_cast<std::int64_t>(events_.size());
   }
 
-  // Goes back to the state at the first event, then forwards, and again as far as the peak.
+  // Replays the events: back to the state before the first, forwards to the end, again to the peak.
   void replay() {
     Memory start = end_;
     for (auto event = events_.rbegin(); event != events_.rend(); ++event) start.undo(*event);
@@ -373,7 +373,7 @@ class SnapshotReader {
     add_held(std::move(start));
   }
 
-  // Goes through the events again for what each largest holder of the peak holds at each moment.
+  // Replays the events again, and adds to each moment the bytes of the peak's largest holders.
   void add_held(Memory now) {
     auto moment = out_.moments.begin();
     for (std::size_t i = 0; i < events_.size(); ++i) {

@@ -43,7 +43,7 @@ constexpr std::pair<PartLevel, const char*> kLevels[] = {{PartLevel::kKind, "kin
                                                          {PartLevel::kModule, "module"},
                                                          {PartLevel::kKernel, "kernel"}};
 
-// The parts of a level by name. Modules are without those within: a change is shown where it is.
+// Returns the ms of each step, by name of the level's parts; a module's without modules within it.
 Lists lists_of(const ReadTrace& t, PartLevel level) {
   Lists out;
   for (const Part* part : t.times.parts.of(level)) {
@@ -57,8 +57,8 @@ Lists lists_of(const ReadTrace& t, PartLevel level) {
   return out;
 }
 
-// Adds up modules that have others in them with all that lies in them: a change that is spread over
-// the inner ones may be too small in each.
+// Returns the times of modules that contain others, with those of all modules in them: a change
+// that is spread over the inner ones may be too small in each.
 Lists whole_modules(const Lists& modules) {
   Lists out;
   for (const auto& [path, ms] : modules) {
@@ -77,8 +77,8 @@ Lists whole_modules(const Lists& modules) {
   return out;
 }
 
-// Matches kernels by where and how often they are launched: for names of A that B lacks, the names
-// in B.
+// Returns, for the names of kernels of A that B lacks, their names in B. Kernels are matched by op,
+// module and number of calls.
 std::map<std::string, std::string> renamed_kernels(const ReadTrace& a, const ReadTrace& b,
                                                    const Lists& in_a, const Lists& in_b) {
   using Place = std::tuple<WorkClass, std::string, std::string, std::int64_t>;

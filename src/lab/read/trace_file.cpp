@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostOfTraceName = 1000;  // bytes of a name that are kept
 constexpr std::size_t kMostNames = 200'000;
-// Differences and sums of what lies within these have room in 64 bits.
+// The bounds of stamps and of lengths that are read: their sums and differences fit into 64 bits.
 constexpr std::int64_t kMostStampNs = std::int64_t{1} << 61;
 constexpr std::int64_t kMostLengthNs = std::int64_t{1} << 45;
 constexpr std::string_view kModulePrefix = "nn.Module: ";
@@ -47,7 +47,7 @@ std::optional<EventKind> kind_of(std::string_view category) {
   return std::nullopt;
 }
 
-// The members of an event and of its arguments that say anything here, as their texts.
+// The texts of those members of an event, and of its arguments, that are read.
 struct RawEvent {
   std::string_view phase, category, name, start, duration, process, thread, args;
   std::string_view correlation, sequence, forward_thread, stream, device, shapes;
@@ -190,7 +190,7 @@ class TraceReader {
     return shown_[raw];
   }
 
-  // The number of a name from outside, in which what a terminal cannot show is made visible.
+  // Returns the number of a name of the file, without paths and with unprintable bytes escaped.
   std::uint32_t shown_number_of(std::string_view name) {
     name = without_paths(name, path_store_);
     const bool is_plain = std::ranges::all_of(name, [](char c) { return c >= 0x20 && c < 0x7f; });

@@ -49,7 +49,7 @@ struct TraceFacts {
 inline constexpr std::string_view kProfilerStep = "ProfilerStep#";
 inline constexpr std::string_view kOptimizerStep = "Optimizer.step#";
 
-// Reads a trace. Throws Error{kInput} if it cannot be read, is no JSON, or has no such events.
+// Reads a trace. Throws Error{kInput} if unreadable, no JSON, or without ops, kernels and ranges.
 TraceFacts read_trace_events(const std::filesystem::path& path, EventOrder& events);
 
 }  // namespace tracestep

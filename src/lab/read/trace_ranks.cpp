@@ -20,7 +20,7 @@ struct RankRow {
   std::int64_t last = 0, of = 0;
 };
 
-// The times of a rank's collectives by kind, in order: all ranks have these in common.
+// Returns the durations of a rank's collectives in order, by name; ranks have the names in common.
 std::map<std::string, std::vector<std::int64_t>> collectives_of(const ReadTrace& trace) {
   std::map<std::string, std::vector<std::int64_t>> out;
   for (const auto& [name, ns] : trace.times.collectives) out[trace.facts.names[name]] = ns;

@@ -31,8 +31,8 @@ struct Sequence {
   std::vector<std::uint32_t> names;
 };
 
-// The host's ops in order, of the thread that begins first among those with much to do; where there
-// are none, its calls, and else the kernels.
+// Returns the ops of one host thread in order: of the threads that ran a tenth of all ops, the one
+// that begins first. Without ops it takes calls, and without calls kernels.
 Sequence sequence_of(const TraceFacts& facts, EventOrder& events) {
   EventKind kind = EventKind::kKernel;
   if (facts.count(EventKind::kCall) > 0) kind = EventKind::kCall;
@@ -54,7 +54,7 @@ Sequence sequence_of(const TraceFacts& facts, EventOrder& events) {
   return first == nullptr ? Sequence{} : std::move(*first);
 }
 
-// How many of the spans between the calls hold the same ops as most others do.
+// Returns the share of the spans between an op's calls that hold the most frequent set of ops.
 double share_alike(const Calls& calls, const std::vector<std::uint64_t>& sums) {
   std::unordered_map<std::uint64_t, std::size_t> spans;
   std::size_t most = 0;

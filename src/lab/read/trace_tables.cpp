@@ -225,7 +225,7 @@ Table kernel_table(const ReadTrace& t) {
   return table_of("kernels", t.facts.is_of_device() ? "Kernels" : "Ops", fields, rows);
 }
 
-// Adds what a module and those in it take to the rows of all that it lies in.
+// Adds the times of each module to its own row and to those of all modules around it.
 void add_to_outer(std::map<std::string, Row>& rows, const ReadTrace& t, PartLevel level,
                   std::vector<double> Row::*of) {
   for (const Part* part : longest_parts(t, level)) {
@@ -239,7 +239,7 @@ void add_to_outer(std::map<std::string, Row>& rows, const ReadTrace& t, PartLeve
   }
 }
 
-// Modules with all that lies in them.
+// Returns a table of modules, each with the times of all modules within it.
 Table module_table(const ReadTrace& t) {
   std::map<std::string, Row> by_path;
   add_to_outer(by_path, t, PartLevel::kModule, &Row::ms);

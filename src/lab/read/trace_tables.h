@@ -39,9 +39,9 @@ Table step_table(const ReadTrace& trace);
 // time, and the time outside of other ops, as PyTorch's key_averages() sums them.
 Table op_table(const ReadTrace& trace);
 
-// A table with a row for each file, when each of several ranks made a recording, and "ranks": for
-// each collective that all of them ran, which rank came last. Files that do not say their rank have
-// no such table.
+// Returns the table "ranks", with a row for each of several ranks' recordings: the time of a step
+// and of collectives, the time waited in them, and how often the rank came last. There is no table
+// if ranks are not known, or not different.
 std::vector<Table> rank_tables(const std::vector<ReadTrace>& traces);
 
 }  // namespace tracestep

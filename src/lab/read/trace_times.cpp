@@ -172,8 +172,8 @@ class DeviceWalk {
 
   // --- gaps
 
-  // Adds the time in which a device did nothing until the piece began. Until the piece was launched
-  // the host is the cause, by what it did then.
+  // Adds the gap before a piece, in which the device did nothing, by cause: what the host did until
+  // it launched the piece, and after that the launch itself or the device.
   void add_gap(const WorkPiece& piece, Device& device) {
     const std::int64_t before = device.until;
     device.until = std::max(device.until, piece.end_ns);

@@ -7,7 +7,7 @@
 namespace tracestep {
 namespace {
 
-// Parts of names in small letters.
+// Parts of names of kernels and ops, in lower case, that tell the class of their work.
 constexpr std::string_view kCollectives[] = {"nccl", "rccl", "c10d::", "gloo:", "allreduce"};
 constexpr std::string_view kCopies[] = {"memcpy", "memset"};
 constexpr std::string_view kAttention[] = {"fmha",
@@ -33,8 +33,8 @@ constexpr std::string_view kProducts[] = {
     "aten::linear", "mkldnn_linear", "scaled_mm"};
 constexpr std::string_view kOptimizer[] = {"multi_tensor_apply", "fused_adam", "fusedadam"};
 
-// The first rule that fits decides. Attention comes before products, because its kernels have
-// "gemm" in their templates.
+// The class for each list of parts; the first list that fits a name decides. Attention comes before
+// products, because its kernels have "gemm" in their templates.
 constexpr std::pair<std::span<const std::string_view>, WorkClass> kRules[] = {
     {kCollectives, WorkClass::kCollectives},
     {kCopies, WorkClass::kCopies},

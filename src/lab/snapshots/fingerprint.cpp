@@ -165,7 +165,7 @@ class KeptScores {
     }
   }
 
-  // Adds the count of each of `layers` layers.
+  // Adds to `out` the count for each of `layers` layers, and notes on what made the tensors.
   void add_to(Fingerprint& out, std::int64_t layers) const {
     std::string makers;
     int narrow = 0;
@@ -232,8 +232,8 @@ void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted
 }
 
 // --- from sizes alone ----------------------------------------------------------------------------
-// Says what is known by sizes alone: scores per layer, a mask, narrow copies of weights. What other
-// tensors of the same size may be is ambiguous.
+// Finds, by sizes alone, the scores per layer, a mask, and narrow copies of weights. A finding is
+// ambiguous if other tensors of the model have the same size.
 void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fingerprint& out) {
   std::int64_t narrow = 0, perhaps_narrow = 0;
   std::string others;  // tensors that may be taken for scores
@@ -274,8 +274,8 @@ void read_sizes(const std::vector<Wanted>& wanted, const ModelConfig& model, Fin
   }
 }
 
-// Names a tensor that every step of the model holds and the trace lacks: presets share the size of
-// logits, and a tensor of a model is often as large as one of a wider model. Empty: none.
+// Names one of three tensors that every step of the model holds, if the trace lacks it; empty:
+// none. Three, as another model may share one: presets share the size of logits.
 std::string missing_tensor(const std::vector<Wanted>& wanted) {
   for (const char* what : {"residual stream", "feed-forward weight", "projection weight"}) {
     const bool is_there = std::ranges::any_of(

@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// Has the interface of PickleWriter, and writes JSON text.
+// Writes JSON text by the interface of PickleWriter.
 class JsonText {
  public:
   void boolean(bool value) { put(value ? "true" : "false"); }
@@ -203,7 +203,7 @@ std::string emitted(const MemorySnapshot& snapshot) {
   return std::move(writer).finish();
 }
 
-// The segments and blocks at a moment, by address; walked backwards from the end.
+// Replays the events backwards from the segments and blocks at the end, and checks each of them.
 class Replay {
  public:
   explicit Replay(const MemorySnapshot& snapshot) : snapshot_(snapshot) {}

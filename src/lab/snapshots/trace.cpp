@@ -42,8 +42,8 @@ struct Block {
 
 class TraceBuilder {
  public:
-  // The most bytes that it stores for an event or a block, its node in the map of live addresses
-  // included.
+  // The most bytes that a builder stores for an event or a block, its node in the map of live
+  // addresses included.
   static constexpr std::size_t kEventBytes = sizeof(TraceEvent) + 6 * sizeof(std::int64_t);
   static constexpr std::size_t kBlockBytes = 3 * sizeof(std::int64_t);
 
@@ -118,8 +118,8 @@ class TraceBuilder {
 
 // --- pickle -------------------------------------------------------------------------------------
 
-// A pickle may name one object many times; walking all of that must take neither time nor memory
-// beyond what a file of this size that names each once would take.
+// Reads a snapshot in a pickle. As a pickle may name one object many times, the walk may take only
+// the time and memory that a file of this size takes which names each object once.
 class PickleWalk {
  public:
   PickleWalk(std::string_view bytes, const std::string& where)
@@ -179,7 +179,7 @@ class PickleWalk {
     builder_.add(out);
   }
 
-  // Spends the bytes twice, as the builder has labels in a list and in a map.
+  // Reads a label, and counts a new one's bytes twice: the builder keeps it in a list and in a map.
   void read_label(const PickleValue& event, TraceLabel& out) {
     out.category = text(event, "category").substr(0, kMostOfName);
     const auto frames = find(event, "frames");

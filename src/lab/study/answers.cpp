@@ -18,11 +18,11 @@
 namespace tracestep {
 namespace {
 
-// Parameters of cells that no run has: of an attention, and of a start.
+// Names of parameters of cells that are no fields of a run: those of attention, and of a start.
 constexpr std::string_view kMoreFlags[] = {"width", "attention_context", "mask", "saved",
                                            "warmup_study"};
 
-// The command without the flags that say what to measure.
+// Returns the command without the flags of cells, which say what to measure, and their values.
 std::string without_cells(std::string_view command) {
   std::string out;
   bool is_value = false;
@@ -41,8 +41,8 @@ std::string without_cells(std::string_view command) {
   return out;
 }
 
-// The command that measures these cells again: the question's, with their own flags; several where
-// they are no grid.
+// Returns the command that measures these cells again: the question's command with the flags of the
+// cells; several, joined by &&, where the cells are no grid.
 std::string again(std::string_view command, std::span<const Json> cells) {
   const std::string start = without_cells(command);
   std::string out;
@@ -52,10 +52,10 @@ std::string again(std::string_view command, std::span<const Json> cells) {
   return out;
 }
 
-// The largest difference that still counts: a time printed alone is read to about a tenth.
+// The relative noise from which a doubt about a time counts at the latest; and a rounding error.
 constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 
-// True if nothing but noise of the timed steps speaks against the row.
+// True if a row's verdict has doubts, and none but those that come from noise of times.
 bool is_of_noise(const std::string& verdict) {
   static const std::set<std::string> kNoise = {"unsteady",         "drifting",  "others_running",
                                                "warmup_too_short", "throttled", "too_few_samples"};
@@ -64,7 +64,7 @@ bool is_of_noise(const std::string& verdict) {
          std::ranges::all_of(judged.codes, [](auto& code) { return kNoise.contains(code); });
 }
 
-// Half the 95 % interval of a median over that median; infinite: so few samples have none.
+// Returns half the width of a median's 95 % interval over the median; infinite below six samples.
 double noise_of(const Evidence::Row& row, std::string_view column) {
   constexpr std::size_t kFewest = 6;
   if (row.numbers(column).size() < kFewest) return std::numeric_limits<double>::infinity();
@@ -72,8 +72,8 @@ double noise_of(const Evidence::Row& row, std::string_view column) {
   return (median.high - median.low) / 2 / median.value;
 }
 
-// The rows of "cells" that a row without samples is about: by its parameters, of one or of several
-// steps, or by the label behind the "@" of its table's name.
+// Returns the rows of table "cells" with the steps that a row without samples is made from, found
+// by its key, or by the label behind the "@" in its table's name.
 std::vector<Evidence::Row> cells_behind(const Evidence& evidence, const Evidence::Row& row) {
   const std::size_t at = row.table().find('@');
   const Json* cell = row.peek("cell");
@@ -91,8 +91,8 @@ std::vector<Evidence::Row> cells_behind(const Evidence& evidence, const Evidence
   return out;
 }
 
-// The noise of the least certain of a row's medians: of the samples that were read, or of all that
-// the row has; where it has none, of the steps that it is about. Infinite: not known.
+// Returns the largest noise of a row's medians: of the columns of samples that were read, else of
+// all that it has, else of the steps that it is made from. Infinite: not known.
 double noise_of(std::span<const Table> tables, const RowRef& ref) {
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
   const Evidence evidence(tables);
@@ -119,10 +119,10 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
   }
 }
 
-// The noise of shares of a step's time, where a row's only times that were read are shares above
-// three fifths: with a part s of the step and the others 1 - s, each of which the noise may move by
-// as much as the step, s moves by twice 1 - s of that. A kernel that was read by its name
-// ("top_kernel") is known as well as its share ("top_percent"). nullopt: others were read as well.
+// Returns the noise of shares of a step's time, if all times read from the row are shares above 60
+// %; nullopt otherwise. With a part s of the step and the others 1 - s, each of which noise may
+// move by as much as the step, s moves by twice 1 - s of that. A kernel that was read by its name
+// ("top_kernel") counts as its share ("top_percent").
 std::optional<double> noise_of_shares(const Table& table, const RowRef& ref, double of_step) {
   static const std::set<std::string> kShares = {"share_percent", "top_percent", "products_percent"};
   constexpr double kLeastShare = 60;  // percent; smaller ones may not stay the largest
@@ -149,7 +149,7 @@ Standing standing_of(std::string_view verdict) {
                                      : Standing::kSound;
 }
 
-// The facts on a row that decide how an answer which read it stands.
+// The facts on a row that decide the standing of an answer that reads it.
 struct ReadRow {
   Timing timing = Timing::kNone;            // of what was read
   std::optional<std::string> verdict = {};  // the checker's; empty where it says nothing
@@ -180,8 +180,8 @@ ReadRow read_row(const Table& table, const RowRef& ref) {
   return out;
 }
 
-// The standing of the step whose label is behind the "@" of a table's name, by every table that
-// judges it: figures of its parts are known no better. nullopt: no table judges it.
+// Returns the worst standing of the step whose label is behind the "@" in a table's name, over all
+// tables that judge it: figures of its parts are no more certain. nullopt: no table judges it.
 std::optional<Standing> standing_of_step(std::span<const Table> tables, std::string_view table) {
   const std::size_t at = table.find('@');
   if (at == std::string_view::npos) return std::nullopt;
@@ -234,14 +234,14 @@ Text doubt_of(const Answer& answer, std::span<const Table> tables) {
       Piece{fmt::format("{}{}{}.", name, reasons.empty() ? "" : ": ", fmt::join(reasons, "; "))});
 }
 
-// True if rows are missing, not if the page itself says why there is no answer.
+// True if the answer lacks rows; false if the question's page itself says why there is no answer.
 bool is_missing(const Text& why) {
   return std::ranges::any_of(why.pieces(), [](const Piece& piece) {
     return piece.basis == Basis::kQuote && piece.formula.empty();
   });
 }
 
-// True if a part of the study that fills tables of this page left cells out.
+// True if an experiment that fills tables of the question's page left cells out.
 bool had_no_time(const Question& question, std::span<const Table> tables) {
   const auto parts = std::ranges::find(tables, "parts", &Table::name);
   if (parts == tables.end()) return false;

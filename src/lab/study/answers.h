@@ -33,7 +33,7 @@ TRACESTEP_WORDS(Standing, "sound", "not judged", "single sample", "interrupted",
 Standing standing_of(std::span<const Table> tables, std::span<const RowRef> rows,
                      double least_difference = 0);
 
-// The parameters of the step that a cell is about: all but those of a start's warm-up.
+// Returns the parameters of a cell's step: all of the cell's but those of a start's warm-up.
 Json key_of_step(const Json& cell);
 
 // A question with the page that answers it.
@@ -59,8 +59,8 @@ struct Answer {
   std::vector<Chart> charts = {};        // Charts, whose titles state the finding.
 };
 
-// The warning behind an answer, such as " (doubtful)"; empty if its rows are sound or there is no
-// answer.
+// Returns the warning behind an answer, such as " (noisy)"; empty if its rows are sound or there is
+// no answer.
 std::string warning_of(const Answer& answer);
 
 // The questions that a file of pages has.
@@ -72,17 +72,17 @@ std::span<const Question> questions();
 Answer answer(const Question& question, std::span<const Table> tables);
 std::vector<Answer> answer_all(std::span<const Question> questions, std::span<const Table> tables);
 
-// Rows: questions; columns: the rows an answer uses, as text for people and as a list for programs,
-// and the pieces of the text with the formula of each figure and comparison
-// (lab/report/quantity.h).
+// Returns a table with a row for each question. Columns: the rows that its answer uses, as text for
+// people and as a list for programs, and the pieces of the text with the formula of each figure and
+// comparison (lab/report/quantity.h).
 Table answers_table(std::string name, std::string title, std::span<const Answer> answers);
 // The answer's small table as a Table without title; without columns if the answer has none.
 Table lines_of(const Answer& answer);
 // The rows from which the figures, comparisons and quotations of the text are made; rows that only
 // served to choose these are left out. If the text has no figures, all rows.
 std::vector<RowRef> rows_in_text(const Answer& answer);
-// The rows of an answer in words: "clocks row 2; passes rows 1, 4 (doubtful: passes row 4)". Rows
-// count from 1.
+// Returns the rows of an answer in words: "clocks row 2; passes rows 1, 4 (noisy: passes row 4)".
+// Rows count from 1.
 std::string rests_on(const Answer& answer);
 
 }  // namespace tracestep

@@ -49,9 +49,9 @@ std::vector<StepCells> step_cells() {
 
 }  // namespace
 
-// The experiments in their order: exact ones, which need no time, those that others need, then
-// cheap before costly ones, as larger models get what others leave of the time. What one does not
-// use, all that follow share. Profiles are last, as a profiler may slow what follows it.
+// Lists the experiments in their order: exact ones, which need no time, those that others build on,
+// then cheap before costly ones, as larger models get the time that is left. Time that one does not
+// use is shared by all that follow. Profiles come late, as a profiler may slow later steps.
 const std::vector<Experiment>& all_experiments() {
   static const std::vector<Experiment> all = {
       {"number formats", 0, 0, number_part},

@@ -9,9 +9,9 @@
 
 namespace tracestep {
 
-// Which models of StudySizes cells are of; kProfiled: the profiled steps.
+// The list of models in StudySizes that cells belong to; kProfiled: the list of profiled steps.
 enum class Of { kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
-// Which of these models: all, the first one, or the others.
+// Which models of such a list are meant: all, the first one, or the others.
 enum class Which { kAll, kFirst, kOthers };
 
 // The values of each axis of the cells; the first axis varies slowest. Empty: the run's default.
@@ -52,14 +52,14 @@ struct Experiment {
 
 // All experiments, in the order in which they run.
 const std::vector<Experiment>& all_experiments();
-// The experiment that this function runs; it must be in the list.
+// Returns the experiment that has this function; it must be in the list.
 const Experiment& experiment_of(void (*run)(StudyContext& context));
 
 // True if the two have the same name and vocabulary, so that the study measures them once.
 bool is_same_model(const ModelConfig& a, const ModelConfig& b);
 // Every model whose steps are timed: the first one of the sizes, then the others by size.
 std::vector<ModelConfig> models_of(const StudySizes& sizes);
-// The batch and context as " BxT", with which the names of cells' stages end.
+// Returns batch and context as " BxT", with which the names of stages of measuring cells end.
 std::string words_of(const BatchShape& shape);
 
 }  // namespace tracestep

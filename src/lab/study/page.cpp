@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::size_t kMostRows = 25;  // of a table in Markdown
 
-// The question with the number of its part in front: "1.1.3 b: …".
+// Returns the question, behind its number in the course handout if it has one: "1.1.3 b: …".
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
 }
 
-// Writes an answer: the sentence in bold, charts, what stands behind it, its table, its rows.
+// Writes an answer: its first sentence in bold, charts, the rest of its text, its table, its rows.
 std::string answer_part(const Prose& prose, const Answer& a, const std::string& charts) {
   std::string out = prose.paragraph({}, numbered(a));
   out += prose.paragraph(a.lead.words(), {});
@@ -44,7 +44,7 @@ std::string answers_page(const Prose& prose, std::span<const Answer> answers,
   return out;
 }
 
-// How many bytes of these names tell all of them apart when they are cut in the middle.
+// Returns the length to which names, cut in the middle, stay apart from each other; at most 400.
 std::size_t length_that_tells(const std::set<std::string>& names) {
   constexpr std::size_t kLeast = 100, kMost = 400;
   for (std::size_t length = kLeast; length < kMost; length += kLeast / 2) {
@@ -82,7 +82,7 @@ Table with_numbers(Table table) {
   return table;
 }
 
-// Puts a sign in front of what rows of doubtful standing say. A tile's figure is no sentence.
+// Returns an answer's text, behind "~" or "✗" if its rows are not sound; a tile's as a sentence.
 std::string short_words(const Answer& a) {
   const bool is_said = !a.refused && a.standing != Standing::kSound;
   const std::string sign = !is_said ? "" : a.standing == Standing::kInvalid ? "✗ " : "~ ";

@@ -18,8 +18,8 @@ std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   return product<AttentionSpec>({usual}, {attention_contexts(sizes.variant_contexts), ways});
 }
 
-// Measures starts, then errors. Starts come first, as many questions need them: one takes as long
-// as its kernels take to compile, and float64 longer than all else.
+// Measures starts (first steps, for which kernels are compiled) of whole steps, then errors against
+// float64, which take longest, then starts of forward with and without backward.
 void start_part(StudyContext& context) {
   context.announce("errors against float64, and first steps");
   const StudySizes& sizes = context.sizes;

@@ -23,8 +23,8 @@ void add(Table table, const std::string& label, std::vector<Table>& out) {
   out.push_back(std::move(table));
 }
 
-// The section on a cell's memory. `alone`: its forward, without backward. Time lines, a row a
-// kernel, are a page's longest tables: only models that questions are about have one.
+// Returns the section on a cell's memory. `alone`: the cell's forward without backward.
+// `has_lines`: adds live bytes by kernel, a page's longest tables, for models that questions need.
 StudySection memory_section(const MemoryCell& cell, const MemoryCell& alone, bool has_lines) {
   const std::string label = label_of(cell);
   StudySection out = section("memory-" + label, {});
@@ -50,8 +50,8 @@ StudySection profile_section(const ProfiledCell& cell) {
   return out;
 }
 
-// The cells of attention. Those that questions need come first, in case time runs out: the widest
-// heads in both forms, longest context first, then what is saved; last other widths and bfloat16.
+// Returns the cells of attention. Those that questions need come first, in case time runs out:
+// widest heads in both forms, longest context first, then more saved; last other widths and bf16.
 std::vector<AttentionSpec> attention_specs(const StudySizes& sizes) {
   using S = AttentionSpec;
   const auto from_longest = [](std::vector<std::int64_t> contexts) {
@@ -207,9 +207,9 @@ void profile_part(StudyContext& context) {
 
 namespace {
 
-// The device's highest rate in matrix products of any format, as a form may multiply in another one
-// than its operands have. It is measured again where a cell is above it: other work may have slowed
-// the first measurement.
+// Returns the device's highest rate in matrix products of any dtype, in TFLOP/s, as an attention
+// kernel may multiply in another dtype than its operands have. Measures the rate again if a cell
+// exceeds it: other work may have slowed the first measurement.
 double attention_roof(StudyContext& context) {
   constexpr int kTries = 3;
   double reached = 0, roof = 0;

@@ -138,7 +138,7 @@ Table graph_table() {
   return table;
 }
 
-// Predicts attention at contexts far beyond the memory, and the first that does not fit by buffer.
+// Returns predicted peaks of attention by context, and the buffers of the first that does not fit.
 std::vector<Table> attention_predictions(StudyContext& context) {
   Table table{.name = "attention_predicted", .title = "Attention at longer contexts, predicted"};
   table.columns = {int_column("width"),
@@ -174,7 +174,7 @@ std::vector<Table> attention_predictions(StudyContext& context) {
   return out;
 }
 
-// Computes what ranks send, and how many of them hide it, by formulas alone.
+// Returns, by formulas, what ranks send, and up to how many ranks computing hides it.
 Table communication_table(const StudyContext& context) {
   const std::vector<Table> all =
       explain(topic_named("parallel-limits"),

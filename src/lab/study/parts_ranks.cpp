@@ -17,14 +17,14 @@
 namespace tracestep {
 namespace {
 
-// A way to share a step, as people call it.
+// A way to share a step among ranks, with its name for readers.
 struct Form {
   std::string name;
   Parallel parallel;
 };
 
-// The forms of sharing a step, each of which saves or hides more than the one before; then the form
-// that was asked for, if it is none of these.
+// Returns ways to share a step among ranks, from sums of each gradient after backward to all stages
+// of ZeRO; then the way that was asked for, if it is none of these.
 std::vector<Form> forms_of(const Parallel& asked, std::int64_t gradient_bytes) {
   const Parallel plain{
       .ranks = asked.ranks, .tensor = asked.tensor, .divides_rows = asked.divides_rows};
@@ -81,7 +81,7 @@ std::vector<FormOfRun> runs_of(const StudyContext& context, const ModelConfig& m
   return out;
 }
 
-// Predicts the peak of one rank.
+// Returns a table of the predicted peak of one rank, for each way to share the planned step.
 Table plan_table(const StudyContext& context) {
   Table table{.name = "planned_ranks",
               .title = fmt::format("{}: peak of each rank, predicted", context.sizes.planned.name)};
@@ -126,7 +126,7 @@ Table plan_table(const StudyContext& context) {
   return table;
 }
 
-// Rows: every form that was measured, with its cell and its usual name.
+// Returns a table with a row for each form that was measured: its name and its cell's results.
 Table form_table(const StudyContext& context) {
   const std::vector<FormOfRun> forms =
       runs_of(context, context.sizes.models.front(), context.sizes.shape);
@@ -147,7 +147,7 @@ Table form_table(const StudyContext& context) {
   return out;
 }
 
-// Measures sums over the ranks alone, by size: the second one tells whether time grows.
+// Measures sums over the ranks without a step, by size; the second size shows whether time grows.
 Table sum_table(StudyContext& context) {
   constexpr std::array kKibibytes{16, 4096, 256, 32768};
   const RunSpec run = runs_of(context, context.sizes.models.front(), context.sizes.shape)[1].run;

@@ -18,8 +18,8 @@
 namespace tracestep {
 namespace {
 
-// The steps that a row of a table is about, as their keys. A ladder's rows have the key of the
-// whole ladder, and are those of its rungs in their order.
+// Returns the keys of the steps whose times a row of a judged table shows. Rows of a ladder have
+// the key of the whole ladder; their steps are those of its rungs, in order.
 std::vector<std::string> steps_of(const StudyContext& context, const Table& table,
                                   std::size_t row) {
   const std::optional<std::size_t> at = table.index_of("cell");
@@ -94,8 +94,8 @@ StudySection validity_section(const StudyContext& context, const std::vector<Res
   return section("validity", {std::move(table)});
 }
 
-// Sets verdicts of rows: that of the row's step, or of its table where that is worse, as recorded
-// shares have doubts of their own. A row about two steps has the worse of theirs.
+// Sets the verdict of each row to the worst of its own and of those of its steps (`by_step`, by
+// key); its own counts, as rows with recorded shares have doubts that their steps have not.
 void set_verdicts(StudyContext& context, const std::map<std::string, std::string>& by_step) {
   const auto worse = [](const std::string& a, const std::string& b) {
     return read_summary(a).worst > read_summary(b).worst ? a : b;
@@ -165,7 +165,7 @@ StudyReport report_so_far(StudyContext& context) {
   return with_answers(in_reading_order(std::exchange(context.sections, std::move(gathered))));
 }
 
-// The steps that a row is about, by its cell or by the label behind the "@" of its table's name.
+// Returns the keys of a row's steps, by its cell or by the label behind "@" in its table's name.
 std::vector<std::string> steps_behind(const StudyContext& context, std::span<const Table> tables,
                                       const RowRef& ref) {
   const Table& table = *std::ranges::find(tables, ref.table, &Table::name);
@@ -178,7 +178,7 @@ std::vector<std::string> steps_behind(const StudyContext& context, std::span<con
   return out;
 }
 
-// A step that is visited again, and how often.
+// A step that is to be visited again, and how often.
 struct Again {
   CellResult* cell = nullptr;
   int visits = 0;
@@ -189,8 +189,8 @@ int visits_of(const CellResult& cell) {
   return std::max(1, static_cast<int>(cell.visits.size()));
 }
 
-// How many more visits of a step narrow the interval of its median: that of nine leaves out the
-// least and the most, that of fifteen three on each side. 0: it has as many.
+// Returns how many more visits narrow the interval of the step's median, to 9 or else to 15 in all:
+// of nine it leaves out one on each side, of fifteen three. 0 visits: it has 15 or no samples.
 Again again(CellResult& cell) {
   constexpr int kNarrower[] = {9, 15};
   constexpr double kSteps = 1.5 + kVisitSamples;  // warm-up, samples, weights
@@ -204,8 +204,8 @@ Again again(CellResult& cell) {
   return out;
 }
 
-// Chooses the steps whose noise marks answers: those of as many answers as there is time for, the
-// cheapest first.
+// Returns the steps to visit again: those whose noise marks answers as noisy, for as many answers
+// as there is time for, the cheapest first.
 std::map<std::string, Again> worth_more(StudyContext& context) {
   std::map<std::string, Again> all;
   for (auto& [key, cell] : context.steps) {
@@ -251,8 +251,8 @@ bool visit_again(StudyContext& context, CellResult& cell) {
   return true;
 }
 
-// Visits the steps in rounds. Those that had fewer visits begin earlier, so that the visits of all
-// are of the same rounds from then on.
+// Visits the steps in rounds; those that need more visits start in earlier rounds, so that all
+// share the last ones. False: time or memory ran out, or a signal came.
 bool visit_in_rounds(StudyContext& context, const std::map<std::string, Again>& steps) {
   int rounds = 0;
   for (const auto& [key, step] : steps) rounds = std::max(rounds, step.visits);
@@ -290,8 +290,8 @@ std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
   return out;
 }
 
-// Visits noisy steps again. Not where a number of rounds was asked for, which each cell has, nor in
-// a process that measures for another one and does not know the answers.
+// Visits noisy steps again while time is left; not if the number of rounds was given, nor if cells
+// are measured in processes of their own, or by this process for another one.
 void more_rounds_part(StudyContext& context) {
   constexpr double kLeastSeconds = 3;  // answers to all questions take one
   const StudyMachine& machine = context.machine;

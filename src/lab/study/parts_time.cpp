@@ -22,7 +22,7 @@ double median_ms(const CellResult& cell) {
   return median_of(cell.samples_ms);
 }
 
-// A timed cell, and the one that it is compared with.
+// A cell in primitive ops, the same cell in fused ops, and the comparison of their times.
 struct PairOfCells {
   const CellResult &primitive, &fused;
   Comparison comparison;
@@ -88,7 +88,7 @@ Table granularity_table(const std::vector<CellResult>& cells) {
   return out;
 }
 
-// The section with a whole step of each size and granularity, by the executor's own spans.
+// Returns a section with each step's time by component and by kernel class, from executors' spans.
 StudySection component_section(const std::vector<CellResult>& cells) {
   StudySection out = section("components", {});
   for (const CellResult& cell : cells) {
@@ -105,8 +105,8 @@ StudySection component_section(const std::vector<CellResult>& cells) {
   return out;
 }
 
-// A table of cells with what is asked of times first, and the interval by the name that stored
-// studies give it; the table "cells" shows the rest.
+// Returns a table of cells that shows only what questions about time ask for (table "cells" shows
+// the rest), with the interval by the name that stored studies give it.
 Table time_table(std::span<const CellResult> cells, std::string name, std::string title) {
   static const std::set<std::string_view> shown = {
       "status",       "median_ms", "min_ms",     "device_span_ms", "device_busy_ms",
@@ -149,7 +149,7 @@ void add_step_sections(StudyContext& context) {
       {time_table(context.measured(runs_in(context, "scaling")), "scaling", "Time per context")}));
 }
 
-// Measures starts, each in a process of its own, which has computed nothing before.
+// Measures warm-up: starts with different numbers of warm-up steps, each in a new process.
 void warm_up_part(StudyContext& context) {
   constexpr int kSteps = 5;
   const RunSpec step =

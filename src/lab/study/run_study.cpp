@@ -134,10 +134,10 @@ template void StudyContext::measure(const std::string&,
 
 namespace {
 
-// Sets the shape: the largest, down to a quick study's, at which the smallest model's cells fit
-// into their share of the time, by what one visit takes now. A small step in many rounds says more
-// than a large one in few, and on a busy machine a longer study answers what a quick one does, or
-// more. A process that measures for another one takes the shape that it is asked for.
+// Returns the sizes at the largest batch and context, down to a quick study's, at which the
+// smallest model's cells fit into `seconds`, by what a visit takes now. A small step in many rounds
+// says more than a large one in few; on a busy machine a longer study answers what a quick one
+// does, or more. A process that measures for another one takes the shape asked for.
 StudySizes fitted(const StudyMachine& machine, StudySizes sizes, double seconds) {
   // The smallest model's cells take as long as so many visits of its step: 16 in three rounds, and
   // the leads in six more.
@@ -189,8 +189,8 @@ Table part_table() {
   return table;
 }
 
-// Runs an experiment and adds its row. Its results until it runs out of memory are kept, and the
-// others still run.
+// Runs an experiment and adds its row to `parts`. If it runs out of memory, its results until then
+// are kept, and the other experiments still run.
 void run_one(const Experiment& experiment, StudyContext& context, Table& parts) {
   const Clock::time_point begin = Clock::now();
   const std::clock_t own = std::clock();

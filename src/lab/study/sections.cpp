@@ -15,7 +15,7 @@ const std::vector<pages::Page>& all_sections() {
   return all;
 }
 
-// The name of a section's page: "memory-*" of "memory-small context 128 step".
+// Returns the name of a section's page: "memory-*" for "memory-small context 128 step".
 std::string page_id(std::string_view id) {
   const std::size_t dash = id.find('-');
   return std::string(id.substr(0, dash)) + (dash == std::string_view::npos ? "" : "-*");

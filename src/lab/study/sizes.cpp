@@ -6,7 +6,7 @@
 namespace tracestep {
 namespace {
 
-// The vocabulary of the model that is trained on bytes; everything about it is of this one.
+// The vocabulary of the model that is trained on text as bytes; all its cells have it.
 constexpr std::int64_t kBytes = 256;
 
 ModelConfig byte_model(std::string_view size) {

@@ -49,7 +49,7 @@ bool is_of_first_model(const StudyContext& context, const RunSpec& step) {
 
 namespace {
 
-// The runs that cells vary: one for each of their models, in their order.
+// Returns the runs from which cells vary their axes: one for each of their models, in order.
 std::vector<RunSpec> bases_of(const StudyContext& context, const StepCells& cells) {
   const StudySizes& sizes = context.sizes;
   std::vector<RunSpec> out;
@@ -114,13 +114,13 @@ std::vector<WantedCell<CellSpec>> wanted_of(const StudyContext& context,
   return wanted;
 }
 
-// Measures the steps of a model: they are held against each other, in the same rounds.
+// Measures the steps of a model in the same rounds, as their times are compared with each other.
 void measure_model(StudyContext& context, const std::string& stage,
                    const std::vector<StepCells>& list, const ModelConfig& model,
                    Visits visits = Visits::kRounds) {
   std::vector<WantedCell<CellSpec>> wanted = wanted_of(context, list, model);
-  // One rank alone comes first. This process may know its result already, but a new process may
-  // not, and the numbers of the other cells must not depend on that.
+  // One rank alone comes last. This process may know its result already, but a new process may not,
+  // and the numbers of the other cells must not depend on that.
   std::ranges::stable_partition(
       wanted, [](const WantedCell<CellSpec>& cell) { return cell.spec.step.parallel.is_on(); });
   context.measure(context.stage_of(stage), wanted, context.steps, visits);
@@ -132,8 +132,8 @@ void measure_steps(StudyContext& context, const ModelConfig& model,
                 experiment_of(step_part).cells, model, visits);
 }
 
-// The seconds that the cells of a model want at least, by the time of the smallest model's step and
-// by work; 0: that one is not known.
+// Estimates the least seconds that the cells of a model need, by the time of the smallest model's
+// step, scaled by work; 0: that time is not known.
 double wanted_seconds(const StudyContext& context, const ModelConfig& model, Visits visits) {
   constexpr int kRounds = 3, kSamplesOfOne = 6, kBesides = 2;  // besides: warm-up, and recorded
   constexpr double kPreparing = 0.2;
@@ -153,8 +153,8 @@ double wanted_seconds(const StudyContext& context, const ModelConfig& model, Vis
   return seconds > 0 ? out : 0;
 }
 
-// True for models whose steps are seconds long and few: they are visited once, with the samples of
-// an interval, before all others, which would leave no time for them.
+// True for models outside `sizes.models`, whose cells are few and slow: they are visited once, with
+// the samples of an interval, before all others, which would leave no time for them.
 bool is_precise_only(const StudySizes& sizes, const ModelConfig& model) {
   return std::ranges::none_of(
       sizes.models, [&](const ModelConfig& timed) { return is_same_model(timed, model); });

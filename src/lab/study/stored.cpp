@@ -17,7 +17,7 @@ Json document_of(std::string_view text, const std::string& name) {
   return text.starts_with("<!DOCTYPE") ? result_of_page(text, name) : result_document(text, name);
 }
 
-// True if the tables say the kinds of columns: pages of earlier versions have these apart.
+// True if the tables say the kind of each column; pages of earlier versions do not.
 bool says_kinds(const Json& tables) {
   return std::ranges::all_of(tables.members(), [](const auto& table) {
     const Json* columns = table.second.find("columns");

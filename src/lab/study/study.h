@@ -38,7 +38,7 @@ struct StudySection {
 using SectionValues = std::vector<std::pair<std::string, std::string>>;
 StudySection section(const std::string& id, std::vector<Table> tables,
                      const SectionValues& values = {});
-// Another sentence of the section's page, by its label.
+// Returns another text of the section's page, by its label, with `values` in place of braces.
 std::string text_of_section(std::string_view id, std::string_view label,
                             const SectionValues& values = {});
 // The position of a section in reading order; sections of one kind share it.
@@ -54,7 +54,7 @@ struct StudyTraining {
   std::string sample;  // text from the trained model
 };
 
-// What the caller of a study provides.
+// The driver, devices and functions that the caller of a study provides.
 struct StudyMachine {
   Driver* driver = nullptr;
   DeviceFactory make_device;
@@ -233,7 +233,7 @@ void plan_ranks(StudyContext& context);
 // Measures steps shared by ranks, and adds them to the sections of plan_ranks().
 void rank_part(StudyContext& context);
 void profile_part(StudyContext& context);
-// Visits steps again whose noise marks answers, as far as time is left.
+// Visits steps again whose noise marks answers as noisy, as far as time is left.
 void more_rounds_part(StudyContext& context);
 // Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: what the
 // visits of a step take. Answers are taken whole, each time the one whose steps, but for those
@@ -261,8 +261,8 @@ struct StudyReport {
   std::vector<Table> tables;
 };
 
-// Sorts sections by the pages of sections.md, and adds columns to tables that tell models of one
-// size apart.
+// Sorts sections by the pages of sections.md, and shows the column of vocabularies in tables where
+// models of one size have several.
 std::vector<StudySection> in_reading_order(std::vector<StudySection> sections);
 
 // Runs all experiments. Each leaves out cells that do not fit into its share of the time that is
@@ -276,7 +276,7 @@ StudyReport with_answers(std::vector<StudySection> sections);
 // Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
 StudyReport answered(std::vector<StudySection> sections);
 
-// study.json: every table, and how columns are shown.
+// The schema of study.json, which has every table, and how its columns are shown.
 inline constexpr const char* kStudySchema = "tracestep.study/2";
 Json study_json(const StudyReport& report, const Json& environment);
 // The sections of a stored study document, or of a page that carries one, so that a report can be

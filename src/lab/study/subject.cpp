@@ -25,7 +25,7 @@ bool is_plain(const Table& table, const std::vector<Json>& row, std::string_view
          says(table, row, "parallel", "none") && says(table, row, "status", "ok");
 }
 
-// How many of the rows that questions ask for are there of a model.
+// Returns how many of the six rows that most questions need exist for the model of a row.
 int known_of(std::span<const Table> tables, const Table& of, const std::vector<Json>& model) {
   int out = 0;
   for (const auto& [name, mode, precision] : {std::tuple{"cells", "forward", "fp32"},
