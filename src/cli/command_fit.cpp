@@ -27,6 +27,7 @@
 #include "lab/predict/time_source.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 namespace {

@@ -23,6 +23,7 @@
 #include "lab/snapshots/fingerprint.h"
 #include "lab/snapshots/snapshot.h"
 #include "run/memory_limit.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 namespace {

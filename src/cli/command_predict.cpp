@@ -21,6 +21,7 @@
 #include "lab/predict/time_source.h"
 #include "passes/recompute_budget.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
 #include "spec/step_program.h"
 
 namespace tracestep::cli {

@@ -18,6 +18,7 @@
 #include "lab/read/file_kind.h"
 #include "lab/read/read_page.h"
 #include "lab/read/trace_difference.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "cli/devices.h"
-#include "lab/fit/fit.h"
 #include "lab/fit/search.h"
+#include "lab/memory/run.h"
 #include "run/memory_limit.h"
 #include "session/room.h"
 

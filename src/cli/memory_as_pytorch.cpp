@@ -10,6 +10,7 @@
 #include "lab/memory/run.h"
 #include "lab/snapshots/snapshot.h"
 #include "run/memory_limit.h"
+#include "spec/planned.h"
 
 namespace tracestep::cli {
 namespace {

@@ -13,19 +13,14 @@
 
 namespace tracestep {
 
-// A budget that was solved: the program in front of `recompute`, and the choice for it.
-struct SolvedBudget {
-  Program program;
-  WithinBudget found;
-};
-
 // The run that a program is made for, as passes read it. The member functions answer what the rules
 // of several passes ask.
 struct PassOptions {
   RunSpec run;
   PassContext context;
-  // Budgets that one pass solved, for another that comes to the same program.
-  std::shared_ptr<std::vector<SolvedBudget>> solved = std::make_shared<std::vector<SolvedBudget>>();
+  // Never nullptr: those of the context, or the run's own.
+  std::shared_ptr<BudgetSolvers> solvers =
+      context.solvers != nullptr ? context.solvers : std::make_shared<BudgetSolvers>();
 
   bool always() const { return true; }
   // True if backward is added to the program. The program that only updates has no backward.

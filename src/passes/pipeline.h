@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "run/run_spec.h"
 
 namespace tracestep {
+
+class BudgetSolvers;  // passes/recompute_budget.h
 
 // What passes need to know besides the run for which they make a program.
 struct PassContext {
@@ -26,6 +29,8 @@ struct PassContext {
   bool sums_shards = false;
   // True if updated bfloat16 weights are rounded stochastically.
   bool rounds_weights = false;
+  // Solvers of memory budgets that several runs of the passes share; nullptr: each has its own.
+  std::shared_ptr<BudgetSolvers> solvers = {};
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // The last pass to run; empty: all passes run.
   // The last pass that has run on the given program: only the passes behind it run. `run.parallel`

@@ -62,8 +62,7 @@ class BudgetSolver::Search {
         profile_(program, choices_) {}
 
   WithinBudget run(std::int64_t budget_bytes) {
-    least_peak_ = std::numeric_limits<std::int64_t>::max();
-    if (!search(budget_bytes)) search_further(budget_bytes);
+    if (!search(budget_bytes)) take_least(budget_bytes);
     best_->least_us = std::min(least_us_, best_->again_us);
     return std::move(*best_);
   }
@@ -77,7 +76,7 @@ class BudgetSolver::Search {
     of_frontier_.clear();
     least_us_ = 0.0;
     if (consider(Candidate{})) return true;
-    error_bytes_ = known_[Candidate{}].peak_bytes -
+    error_bytes_ = peak_of(known_[Candidate{}], program_) -
                    profile_.of(Again(program_.nodes.size(), false)).peak_bytes();
     least_us_ = choices_.least_us(budget_bytes);
     whole_blocks();
@@ -126,8 +125,7 @@ class BudgetSolver::Search {
       return false;
     }
     if (!program) program = made(candidate);
-    remember(candidate, peak_of(known, *program));
-    if (known.peak_bytes > budget_bytes_) return false;
+    if (peak_of(known, *program) > budget_bytes_) return false;
     best_ = WithinBudget{.program = std::move(*program),
                          .choice = words_for(candidate),
                          .peak_bytes = known.peak_bytes,
@@ -151,12 +149,6 @@ class BudgetSolver::Search {
     TRACESTEP_CHECK(known.peak_bytes >= known.held_bytes, "a peak of {} B, and {} B are held",
                     known.peak_bytes, known.held_bytes);
     return known.peak_bytes;
-  }
-
-  void remember(const Candidate& candidate, std::int64_t peak_bytes) {
-    if (peak_bytes >= least_peak_) return;
-    least_peak_ = peak_bytes;
-    least_name_ = words_for(candidate);
   }
 
   // Tries groups of every size: mostly larger ones take longer, but not always. Of sizes that make
@@ -387,27 +379,37 @@ class BudgetSolver::Search {
     }
   }
 
-  // Asks for less and less, as the search may then find other choices. Takes the last one found if
-  // it fits; else throws with the least peak, below which no choice was found.
-  void search_further(std::int64_t budget_bytes) {
+  // Takes the choice with the least peak if it fits; else throws with that peak.
+  void take_least(std::int64_t budget_bytes) {
+    if (!least_) least_ = found_least();
+    if (least_->peak_bytes > budget_bytes) {
+      throw BudgetNotMet(budget_bytes, least_->peak_bytes, least_->choice);
+    }
+    best_ = least_;
+    least_us_ = choices_.least_us(budget_bytes);
+  }
+
+  // Begins with a budget that nothing fits, takes the least peak of what that search looked at, and
+  // asks for less and less, as the search may then find other choices. What is found does not
+  // depend on the budgets that were asked for before: a peak that an error names is met later.
+  WithinBudget found_least() {
+    search(1);
     std::ranges::stable_sort(misfits_, {},
                              [](const auto& misfit) { return misfit->second.held_bytes; });
+    auto least = misfits_.front();
+    budget_bytes_ = std::numeric_limits<std::int64_t>::max();
     for (const auto& misfit : misfits_) {
       auto& [candidate, known] = *misfit;
-      if (known.held_bytes >= least_peak_) break;
-      remember(candidate, peak_of(known, made(candidate)));
+      if (known.held_bytes >= budget_bytes_) break;
+      if (peak_of(known, made(candidate)) >= budget_bytes_) continue;
+      budget_bytes_ = known.peak_bytes;
+      least = misfit;
     }
-    std::optional<WithinBudget> found;
-    while (search(least_peak_ - 1)) {
-      found = std::move(best_);
-      least_peak_ = found->peak_bytes;
-      least_name_ = found->choice;
-    }
-    if (!found || found->peak_bytes > budget_bytes) {
-      throw BudgetNotMet(budget_bytes, least_peak_, least_name_);
-    }
-    best_ = std::move(found);
-    least_us_ = choices_.least_us(budget_bytes);
+    best_.reset();
+    consider(least->first);
+    WithinBudget out = std::move(*best_);
+    while (search(out.peak_bytes - 1)) out = std::move(*best_);
+    return out;
   }
 
   const Program& program_;
@@ -426,8 +428,8 @@ class BudgetSolver::Search {
   std::vector<std::map<Candidate, Known>::iterator> misfits_;  // while nothing fits
   double least_us_ = 0.0;
   std::int64_t error_bytes_ = 0;  // of the profile, without recomputation
-  std::int64_t least_peak_ = 0;
-  std::string least_name_;
+
+  std::optional<WithinBudget> least_;  // as found_least() found it
 };
 
 BudgetNotMet::BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_bytes,
@@ -438,7 +440,8 @@ BudgetNotMet::BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_by
                         format_bytes(budget_bytes), budget_bytes),
             fmt::format("the least peak is {} ({} B), with {}", format_bytes(least_peak_bytes),
                         least_peak_bytes, least_name)),
-      least_peak_bytes_(least_peak_bytes) {}
+      least_peak_bytes_(least_peak_bytes),
+      least_name_(least_name) {}
 
 std::string words_of(const WithinBudget& found) {
   const std::string peak = fmt::format("a peak of {}", format_bytes(found.peak_bytes));

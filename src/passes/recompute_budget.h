@@ -31,9 +31,11 @@ class BudgetNotMet : public Error {
   BudgetNotMet(std::int64_t budget_bytes, std::int64_t least_peak_bytes,
                const std::string& least_name);
   std::int64_t least_peak_bytes() const { return least_peak_bytes_; }
+  const std::string& least_name() const { return least_name_; }
 
  private:
   std::int64_t least_peak_bytes_;
+  std::string least_name_;
 };
 
 // A line with the choice, its peak and time, and how far it may be from the best one.
@@ -57,6 +59,27 @@ class BudgetSolver {
  private:
   class Search;
   std::unique_ptr<Search> search_;
+};
+
+struct PassOptions;  // passes/pass_rules.h
+
+// Solvers by the program in front of `recompute`, for passes that come to the same program and for
+// runs of the passes with several budgets.
+class BudgetSolvers {
+ public:
+  BudgetSolvers();
+  ~BudgetSolvers();
+  BudgetSolvers(const BudgetSolvers&) = delete;
+  BudgetSolvers& operator=(const BudgetSolvers&) = delete;
+
+  // As recompute_within(), for the budget of the options' run and the peak of what the passes
+  // behind `recompute` make of a choice. Runs that share solvers differ in their budgets, and in
+  // what their programs show.
+  WithinBudget within(const Program& program, const PassOptions& options);
+
+ private:
+  struct Solved;
+  std::vector<std::unique_ptr<Solved>> all_;
 };
 
 // Compares the fixed choices (blocks, every=N, nested) with sets of single nodes. Such a set starts

@@ -1,10 +1,13 @@
 // The choices that passes make under a memory budget: each candidate is run through the passes that
 // follow, and the peak of the result decides.
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "analysis/memory_map.h"
 #include "analysis/modelled_time.h"
 #include "analysis/plan.h"
+#include "passes/form_passes.h"
 #include "passes/memory_passes.h"
 #include "passes/pass_rules.h"
 #include "passes/recompute.h"
@@ -18,24 +21,16 @@ Program settled(Program p, const PassOptions& o) {
   return o.updates_early() ? update_early(p) : std::move(p);
 }
 
-std::int64_t peak_bytes_of(const Program& step, const PassOptions& o) {
+std::int64_t planned_bytes(const Program& step, const PassOptions& o) {
   return has_arena(o.run.executor)
              ? plan_step(step, o.context.traits).peak_bytes()
              : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
 }
 
-// The choice for the budget, which is for the peak of what the remaining passes make of it.
-WithinBudget within_budget(const Program& p, const PassOptions& o) {
-  for (const SolvedBudget& solved : *o.solved) {
-    if (solved.program == p) return solved.found;
-  }
-  const auto peak_bytes = [&](const Program& candidate) {
-    return peak_bytes_of(run_passes(settled(candidate, o), o, "recompute"), o);
-  };
-  WithinBudget found = recompute_within(p, o.run.recompute.budget_bytes, o.context.traits.kind,
-                                        peak_bytes, will_fuse(o));
-  o.solved->push_back({p, found});
-  return found;
+// The peak of the program as the device runs it.
+std::int64_t peak_bytes_of(const Program& step, const PassOptions& o) {
+  if (o.context.traits.computes_in_float64()) return planned_bytes(as_float64(step), o);
+  return planned_bytes(step, o);
 }
 
 // The modelled time of what a budget's choice of narrow copies and of what runs again changes;
@@ -46,7 +41,7 @@ double us_within_budget(Program program, const PassOptions& o) {
   try {
     return modelled_us(program, Phase::kForward, kind, will_fuse(o)) +
            modelled_us(program, Phase::kOptimizer, kind, will_fuse(o)) +
-           within_budget(program, o).again_us;
+           o.solvers->within(program, o).again_us;
   } catch (const BudgetNotMet&) {
     return std::numeric_limits<double>::infinity();
   }
@@ -61,6 +56,47 @@ bool is_padded(Program program, const PassOptions& o) {
 
 }  // namespace
 
+// A budget is for the peak of what the remaining passes make of a candidate.
+struct BudgetSolvers::Solved {
+  Solved(const Program& p, PassOptions o)
+      : program(p),
+        options(std::move(o)),
+        solver(
+            program, options.context.traits.kind,
+            [this](const Program& candidate) {
+              return peak_bytes_of(run_passes(settled(candidate, options), options, "recompute"),
+                                   options);
+            },
+            will_fuse(options)) {
+    options.context.note = {};
+    options.context.solvers = options.solvers = nullptr;  // of which this is a part
+  }
+
+  Program program;
+  PassOptions options;
+  BudgetSolver solver;
+  std::int64_t budget_bytes = 0;
+  WithinBudget found = {};  // for that budget
+};
+
+BudgetSolvers::BudgetSolvers() = default;
+BudgetSolvers::~BudgetSolvers() = default;
+
+WithinBudget BudgetSolvers::within(const Program& program, const PassOptions& o) {
+  const auto known = std::ranges::find_if(all_, [&](const auto& solved) {
+    return solved->options.run.gradients == o.run.gradients && solved->program == program;
+  });
+  Solved& solved =
+      known != all_.end() ? **known : *all_.emplace_back(std::make_unique<Solved>(program, o));
+  const std::int64_t budget_bytes = o.run.recompute.budget_bytes;
+  if (solved.budget_bytes != budget_bytes) {
+    solved.budget_bytes = 0;
+    solved.found = solved.solver.within(budget_bytes);
+    solved.budget_bytes = budget_bytes;
+  }
+  return solved.found;
+}
+
 bool recomputes(const PassOptions& o) {
   return o.differentiates() && o.run.recompute.kind != Recomputation::Kind::kNone;
 }
@@ -69,7 +105,7 @@ Program recompute(const Program& p, const PassOptions& o) {
   if (o.run.recompute.kind != Recomputation::Kind::kBudget) {
     return settled(recompute(p, o.run.recompute), o);
   }
-  WithinBudget found = within_budget(p, o);
+  WithinBudget found = o.solvers->within(p, o);
   if (o.context.note) o.context.note(words_of(found));
   return settled(std::move(found.program), o);
 }

@@ -60,10 +60,12 @@ inline bool is_shape(const RunField& field) {
   return field.group == FieldGroup::kStep && is_extent(field);
 }
 
-// True if the field says what is trained, on which rows or on how many ranks; a caller that brings
-// its own program and loop decides that itself.
+// True if the field says what is trained, on which rows, on how many ranks, or what becomes of
+// gradients between micro-batches and in an update; a caller that brings its own program and loop
+// decides that itself.
 inline bool is_of_task(const RunField& field) {
-  constexpr std::string_view kTask[] = {"lora", "freeze", "packed", "parallel"};
+  constexpr std::string_view kTask[] = {"lora",     "freeze",    "packed",
+                                        "parallel", "optimizer", "grad_accum_dtype"};
   return field.group != FieldGroup::kHow || std::ranges::find(kTask, field.name) != std::end(kTask);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/indexed.h"
+#include "base/units.h"
 #include "captured/captured_model.h"
 #include "exec/executor.h"
 #include "ir/builder.h"
@@ -25,6 +26,7 @@
 #include "passes/recompute_budget.h"
 #include "planning/needs.h"
 #include "spec/step_program.h"
+#include "spec/whole_budget.h"
 
 namespace tracestep {
 namespace {
@@ -287,17 +289,16 @@ Program finished(Program joined, const RunSpec& step, PassContext context,
   return make(joined, step, context).program;
 }
 
-}  // namespace
+// True if the step is made within a memory budget. A caller that stops the passes early, or
+// switches off the choice of what to compute again, looks at programs that keep none.
+bool keeps_budget(const RunSpec& step, const PassContext& context) {
+  return step.recompute.kind == Recomputation::Kind::kBudget && context.stop_after.empty() &&
+         !context.disabled.contains("recompute");
+}
 
-PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
-                                     const MakesProgram& make) {
-  if (step.accumulate > kMostInOneProgram) {
-    throw Error(ErrorCode::kUsage, "accumulate"_field,
-                fmt::format("{} micro-batches; one program is made of at most {}", step.accumulate,
-                            kMostInOneProgram),
-                "give fewer and larger ones");
-  }
-  std::vector<PipelineResult> parts = micro_batches_of(step, context, make);
+// The step of these micro-batches, the first one and one of the others.
+PipelineResult joined_step(const RunSpec& step, const PassContext& context,
+                           const MakesProgram& make, std::vector<PipelineResult> parts) {
   std::vector<Value> leaves;
   for (const PipelineResult& part : parts)
     std::ranges::move(leaves_of(part.program), std::back_inserter(leaves));
@@ -317,6 +318,72 @@ PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& con
   PipelineResult out{assign_updates(whole), std::move(parts[1].reports)};
   if (step.verify) verify(out.program, VerifyStage::kMaterialized);
   return out;
+}
+
+// The same as programs that run one after the other.
+std::vector<StepPart> separate_step(const RunSpec& step, PassContext context,
+                                    const MakesProgram& make, std::vector<PipelineResult> parts) {
+  std::vector<StepPart> out;
+  for (PipelineResult& part : parts) out.push_back({std::move(part.program)});
+  out.back().runs = step.accumulate - 1;
+  context.has_gradients = true;
+  const Program update = update_before_passes(step, leaves_of(out), std::nullopt);
+  out.push_back({make(update, step, context).program});
+  return out;
+}
+
+// Calls `join` with the micro-batches; under a memory budget with those with which the peak of what
+// it makes is within it. `peak_of`: of the result.
+template <class Join, class PeakOf>
+auto made_of_micro_batches(const RunSpec& step, PassContext context, const MakesProgram& make,
+                           const Join& join, const PeakOf& peak_of) {
+  if (!keeps_budget(step, context)) {
+    return join(step, context, make, micro_batches_of(step, context, make));
+  }
+  const auto made = [&](const RunSpec& run, const std::shared_ptr<BudgetSolvers>& solvers) {
+    context.solvers = solvers;
+    std::vector<PipelineResult> parts = micro_batches_of(run, context, make);
+    std::int64_t program_bytes = 0;
+    for (const PipelineResult& part : parts) {
+      program_bytes = std::max(program_bytes,
+                               predicted_peak_bytes(step.executor, part.program, context.traits));
+    }
+    auto out = join(run, context, make, std::move(parts));
+    const std::int64_t peak_bytes = peak_of(out);
+    return MadeStep<decltype(out)>{std::move(out), peak_bytes, program_bytes};
+  };
+  return made_within(step, made).result;
+}
+
+}  // namespace
+
+PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
+                                     const MakesProgram& make) {
+  if (step.accumulate > kMostInOneProgram) {
+    throw Error(ErrorCode::kUsage, "accumulate"_field,
+                fmt::format("{} micro-batches; one program is made of at most {}", step.accumulate,
+                            kMostInOneProgram),
+                "give fewer and larger ones");
+  }
+  const auto peak_bytes = [&](const PipelineResult& result) {
+    return predicted_peak_bytes(step.executor, result.program, context.traits);
+  };
+  PipelineResult out = made_of_micro_batches(step, context, make, joined_step, peak_bytes);
+  if (!keeps_budget(step, context)) return out;
+  const auto chosen = std::ranges::find(out.reports, "recompute", &PassReport::name);
+  if (chosen != out.reports.end() && !chosen->note.empty()) {
+    chosen->note += fmt::format(", in a micro-batch; the peak of the step is {}",
+                                format_bytes(peak_bytes(out)));
+  }
+  return out;
+}
+
+std::vector<StepPart> separate_micro_batches(const RunSpec& step, const PassContext& context,
+                                             const MakesProgram& make) {
+  return made_of_micro_batches(step, context, make, separate_step,
+                               [&](std::span<const StepPart> parts) {
+                                 return predicted_peak_bytes(step.executor, parts, context.traits);
+                               });
 }
 
 std::vector<Value> leaves_of(const Program& program) {
@@ -348,23 +415,12 @@ Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leav
 
 std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
                                     const DeviceTraits& traits) {
-  std::vector<StepPart> out;
-  if (parts == 1) {
-    out.push_back({step_program(step, traits)});
-    return out;
-  }
+  if (parts == 1) return {{step_program(step, traits)}};
   const RunSpec with_parts = with_norm(divided(step, parts));
-  if (parts <= kMostInOneProgram) {
-    out.push_back({step_of_micro_batches(with_parts, {}, maker_for(traits)).program});
-    return out;
-  }
-  for (const GradientKind kind : {GradientKind::kPersistent, GradientKind::kAccumulate}) {
-    const RunSpec part = micro_batch_of(with_parts, kind);
-    out.push_back({program_for(micro_batch_loss(part, parts), part, traits),
-                   kind == GradientKind::kPersistent ? 1 : parts - 1});
-  }
-  out.push_back({update_of_micro_batches(step, leaves_of(out), traits)});
-  return out;
+  const PassContext context{.traits = traits};
+  const MakesProgram make = maker_for(traits);
+  if (parts > kMostInOneProgram) return separate_micro_batches(with_parts, context, make);
+  return {{step_of_micro_batches(with_parts, context, make).program}};
 }
 
 std::int64_t kept_bytes(std::span<const Value> leaves) {

@@ -27,8 +27,9 @@ using MakesProgram =
 // update. Its leaves are those of the parts; between micro-batches only narrow copies and codes of
 // weights are kept, which are made once. Inputs with axes hold those of all micro-batches one after
 // the other (with ranks, of each replica), and "loss" is the sum of their shares of the mean.
-// `context` applies to all parts; the reports are those of the repeated micro-batch. Throws
-// Error{kUsage} for more than kMostInOneProgram, and BudgetNotMet of the part that needs most.
+// `context`, with the traits of the device, applies to all parts; the reports are those of the
+// repeated micro-batch. A memory budget is for the peak of the whole step. Throws Error{kUsage} for
+// more than kMostInOneProgram, and BudgetNotMet.
 PipelineResult step_of_micro_batches(const RunSpec& step, const PassContext& context,
                                      const MakesProgram& make);
 
@@ -37,6 +38,12 @@ struct StepPart {
   Program program;
   std::int64_t runs = 1;
 };
+
+// The programs of such a step that run one after the other: the first micro-batch, one of those
+// that add to its gradients, and the update. A memory budget is for all of them together. Throws
+// BudgetNotMet.
+std::vector<StepPart> separate_micro_batches(const RunSpec& step, const PassContext& context,
+                                             const MakesProgram& make);
 
 // The programs of a training step whose batch (each replica's share) is divided into `parts`
 // micro-batches: forward and backward of the first; the same for the others, which add to its

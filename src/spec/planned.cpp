@@ -75,4 +75,13 @@ std::string flags_of(std::span<const RunField* const> fields, std::span<const Ru
   return fmt::format("{}", fmt::join(out, " "));
 }
 
+void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
+                 Json& environment, std::vector<std::string>& notes) {
+  if (fields.empty()) return;
+  Json values = Json::object();
+  for (const RunField* field : fields) values[field->name] = field->value(runs.front());
+  environment["assumed"] = std::move(values);
+  notes.push_back("assumed: " + flags_of(fields, runs));
+}
+
 }  // namespace tracestep

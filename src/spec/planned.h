@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/precision.h"
 #include "spec/run_grid.h"
 
@@ -31,5 +32,9 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const PlannedFor& pla
 
 // The flags of these fields with their values in the runs: "--precision bf16 --batch 4".
 std::string flags_of(std::span<const RunField* const> fields, std::span<const RunSpec> runs);
+// Records in `environment` what is assumed about these runs, by field, and adds a note below a
+// table with the flags that change it.
+void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
+                 Json& environment, std::vector<std::string>& notes);
 
 }  // namespace tracestep

@@ -149,9 +149,18 @@ PipelineResult passed(const Program& forward, const RunSpec& spec, const DeviceT
   return run_pipeline(forward, spec, context);
 }
 
-// The step's program after all passes, with their reports. `Place`: a device, or its traits.
+DeviceTraits traits_of(const Device& device) {
+  return device.traits();
+}
+DeviceTraits traits_of(const DeviceTraits& traits) {
+  return traits;
+}
+
+// Returns the step's program after all passes, with their reports. `Place`: a device, or its
+// traits.
 template <class Place>
-PipelineResult passes_of_step(const RunSpec& spec, const Place& place, const PassContext& context) {
+PipelineResult passes_of_step(const RunSpec& spec, const Place& place, PassContext context) {
+  context.traits = traits_of(place);
   const auto make = [&place](const Program& program, const RunSpec& run, const PassContext& own) {
     return passed(program, run, place, own);
   };

@@ -210,32 +210,20 @@ void Trainer::build() {
     return;
   }
   // The first micro-batch overwrites the gradients, the others add; then one update.
-  const double scale = 1.0 / static_cast<double>(rounds() * options_.run.parallel.replicas());
-  const auto micro = [&](GradientKind kind) {
-    RunSpec spec = spec_of(Mode::kForwardBackward);
-    spec.gradients = kind;
-    spec.shape.batch = micro_batch();
-    PassContext with_shards = context();
-    with_shards.sums_shards = options_.shards > 0;
-    auto out =
-        executor_of(program_for(loss_program(spec, {.scale = scale}), spec, device(), with_shards));
-    out->observe({.early = {"loss"}});
-    return out;
+  RunSpec step = spec_of(Mode::kStep);
+  step.accumulate = rounds();
+  step.shape.batch = micro_batch();
+  PassContext with_shards = context();
+  with_shards.traits = device().traits();
+  with_shards.sums_shards = options_.shards > 0;
+  const auto make = [&](const Program& program, const RunSpec& run, const PassContext& own) {
+    return PipelineResult{program_for(program, run, device(), own), {}};
   };
-  // Both programs must meet the budget: the error is that of the one that needs more.
-  std::optional<BudgetNotMet> not_met;
-  try {
-    first_ = micro(GradientKind::kPersistent);
-  } catch (const BudgetNotMet& error) {
-    not_met = error;
-  }
-  try {
-    next_ = micro(GradientKind::kAccumulate);
-  } catch (const BudgetNotMet& error) {
-    if (!not_met || not_met->least_peak_bytes() < error.least_peak_bytes()) not_met = error;
-  }
-  if (not_met) throw *not_met;
-  step_ = executor_of(update_program());
+  const std::vector<StepPart> parts = separate_micro_batches(step, with_shards, make);
+  first_ = executor_of(parts[0].program);
+  next_ = executor_of(parts[1].program);
+  for (Executor* micro : {first_.get(), next_.get()}) micro->observe({.early = {"loss"}});
+  step_ = executor_of(parts[2].program);
   step_->observe({.early = {"grad_norm"}});
 }
 
@@ -272,31 +260,6 @@ Executor& Trainer::evaluator_of(const TextPart& part, double* counted) {
 
 std::unique_ptr<Executor> Trainer::executor_of(const Program& program) {
   return stores_.executor(options_.run, program);
-}
-
-// Returns the optimizer's program alone, on the states of gradients; with ranks, on their sums.
-Program Trainer::update_program() const {
-  const Store& store = stores_.first();
-  Builder b("update");
-  for (const std::string& name : store.names(LeafKind::kParameter)) {
-    const Store::Entry& entry = store.at(name);
-    const Val parameter = b.parameter(name, entry.type, entry.part);
-    const Val gradient = b.state_of(parameter, kGradientPrefix,
-                                    store.at(gradient_name(name)).type.dtype, Role::kGradient);
-    if (options_.run.parallel.is_on()) b.output(gradient_name(name), gradient);
-  }
-  for (const std::string& name : store.names(LeafKind::kState)) {  // shadows and their padding
-    const Store::Entry& entry = store.at(name);
-    if (name == kFoundMagnitudes) {
-      take_found_magnitudes(b, entry.type, options_.run.parallel.ranks);
-    } else if (entry.category == Category::kWeightCast) {
-      b.leaf(LeafKind::kState, name, entry.type, Role::kWeightCast, entry.part);
-    }
-  }
-  return program_for(b.finish(), spec_of(Mode::kStep), device(),
-                     {.has_gradients = true,
-                      .sums_shards = options_.shards > 0,
-                      .rounds_weights = rounds_weights()});
 }
 
 double Trainer::state_value(std::string_view name) const {

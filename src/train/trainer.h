@@ -75,7 +75,6 @@ class Trainer {
   // An executor whose inputs are set to the part; `counted` is set to the number of its targets
   // that count, unless it is nullptr.
   Executor& evaluator_of(const TextPart& part, double* counted = nullptr);
-  Program update_program() const;
   Device& device() const { return stores_.first().device(); }
 
   bool run_step(std::int64_t index, TrainStep& out);

@@ -45,6 +45,17 @@ TEST(TracestepTest, ALossFallsAndForwardSeesTheSameWeights) {
   EXPECT_LT(loss_of(forward), before);
 }
 
+TEST(TracestepTest, AWordOfTheTaskIsSaidToBeTheCallers) {
+  for (const std::string word : {"grad_accum_dtype=low", "parallel=dp=2", "lora=r=4", "batch=2",
+                                 "accumulate=4", "optimizer=muon"}) {
+    const Opened opened(("device=cpu threads=1 precision=bf16 " + word).c_str(), TRACESTEP_ADAMW,
+                        4);
+    EXPECT_EQ(opened.status, TRACESTEP_USAGE) << word;
+    const std::string name = word.substr(0, word.find('='));
+    EXPECT_THAT(tracestep_message(), HasSubstr(name + " is an option of the commands alone"));
+  }
+}
+
 TEST(TracestepTest, BytesAreKnownBeforeAnythingIsAllocatedAndDividedAmongOwners) {
   const Opened opened;
   tracestep_run* const run = opened.plan(TRACESTEP_STEP);
@@ -208,6 +219,25 @@ TEST(TracestepTest, OutOfMemoryIsAStatusAndALaterRunWorks) {
   start(other);
   ASSERT_EQ(tracestep_rate(other, 0, 0.0, 1), TRACESTEP_OK);
   EXPECT_TRUE(std::isfinite(loss_of(other)));
+}
+
+// Each program of a step in micro-batches is below the limit, and all of them together are not.
+TEST(TracestepTest, TheLimitIsForAllRunsThatWereStarted) {
+  const auto started = [](const std::string& limit, std::int64_t* most) {
+    const Opened opened(("device=cpu threads=1 memory_limit=" + limit).c_str(), TRACESTEP_ADAMW, 2);
+    int status = TRACESTEP_OK;
+    for (const tracestep_kind kind : {TRACESTEP_FIRST, TRACESTEP_NEXT, TRACESTEP_UPDATE}) {
+      tracestep_run* const run = opened.plan(kind);
+      tracestep_bytes size{};
+      EXPECT_EQ(tracestep_size(run, &size), TRACESTEP_OK);
+      *most = std::max(*most, size.peak);
+      if (status == TRACESTEP_OK) status = tracestep_start(run);
+    }
+    return status;
+  };
+  std::int64_t most = 0;
+  ASSERT_EQ(started("1GiB", &most), TRACESTEP_OK) << tracestep_message();
+  EXPECT_EQ(started(std::to_string(most) + "B", &most), TRACESTEP_OUT_OF_MEMORY);
 }
 
 TEST(TracestepTest, MistakesAreStatusesWithWords) {

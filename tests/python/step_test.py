@@ -352,6 +352,9 @@ class RefusedTest(unittest.TestCase):
         self.refused("added to the gradient", model, torch.optim.Adam(parameters, weight_decay=0.1), False)
         self.refused("is in no group", model, torch.optim.AdamW(parameters[:3]))
         self.refused("did you mean precision", model, precison="bf16", call=False)
+        for name, value in (("grad_accum_dtype", "low"), ("lora", "r=4"), ("batch", 2), ("parallel", "dp=2")):
+            self.refused(f"{name} is an option of the commands alone", model, accumulate=2, precision="bf16", call=False,
+                         **{name: value})
         self.refused("wraps the module", nn.DataParallel(model), torch.optim.AdamW(parameters), False)
         self.refused("narrow moments", model, moments="8bit", call=False)
         hooked = two()[0]

@@ -11,6 +11,7 @@
 #include "ops/functions.h"
 #include "passes/autograd.h"
 #include "passes/form_passes.h"
+#include "passes/recompute_budget.h"
 #include "session/session.h"
 #include "spec/parse_words.h"
 #include "support/host_values.h"
@@ -64,6 +65,56 @@ TEST(MicroBatchesTest, TheirPeakIsThatOfATrainingThatAddsThemUp) {
                   peak_of_training(options))
             << parallel << " " << name_of(executor) << " " << precision;
       }
+    }
+  }
+}
+
+// The least budget that is named is what a training with it holds at most.
+TEST(MicroBatchesTest, ATrainingHoldsNoMoreThanItsBudget) {
+  ops::register_all();
+  for (const std::int64_t shards : {0, 4}) {
+    for (const ExecutorKind executor : {ExecutorKind::kEager, ExecutorKind::kCompiled}) {
+      for (const char* precision : {"fp32", "bf16", "fp8"}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", shards, name_of(executor), precision));
+        TrainOptions options = testing::tiny_training();
+        options.run.executor = executor;
+        options.run.precision = parse_precision("test", precision);
+        options.run.fp8_products = Float8Products::kAll;
+        options.run.shape = {.batch = 4, .context = 16};
+        options.run.accumulate = shards == 0 ? 3 : 1;
+        options.shards = shards;
+        options.run.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = 1};
+        try {
+          peak_of_training(options);
+          ADD_FAILURE() << "a budget of one byte";
+        } catch (const BudgetNotMet& error) {
+          options.run.recompute.budget_bytes = error.least_peak_bytes();
+          EXPECT_LE(peak_of_training(options), error.least_peak_bytes());
+        }
+      }
+    }
+  }
+}
+
+// The reference device holds every number in 64 bits.
+TEST(MicroBatchesTest, ABudgetIsOfTheDevicesOwnNumbers) {
+  ops::register_all();
+  TrainOptions options = testing::tiny_training();
+  options.run.recompute = {.kind = Recomputation::Kind::kBudget, .budget_bytes = 1};
+  for (const std::int64_t accumulate : {1, 3}) {
+    options.run.accumulate = accumulate;
+    const auto peak_with = [&](std::int64_t budget_bytes) {
+      options.run.recompute.budget_bytes = budget_bytes;
+      const auto device = make_reference_device({});
+      Trainer trainer(*device, options, testing::some_tokens(), nullptr);
+      trainer.step(0);
+      return device->allocator().stats().peak_requested_bytes;
+    };
+    try {
+      peak_with(1);
+      ADD_FAILURE() << "a budget of one byte";
+    } catch (const BudgetNotMet& error) {
+      EXPECT_LE(peak_with(error.least_peak_bytes()), error.least_peak_bytes());
     }
   }
 }

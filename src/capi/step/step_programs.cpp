@@ -31,12 +31,25 @@ std::string word_of(const RunField& field) {
   return out;
 }
 
+// Refuses an option of the commands whose place a caller's own module, optimizer and loop take.
+[[noreturn]] void fail_of_task(const std::string& name) {
+  throw Error(ErrorCode::kUsage, "words",
+              fmt::format("{} is an option of the commands alone: here the module, its inputs, the "
+                          "optimizer and the loop around them decide it",
+                          name),
+              "leave it out; docs/in-process.md says what each of them decides");
+}
+
 const RunField& field_of(const std::string& name) {
   std::vector<std::string> names;
   for (const RunField& field : run_fields()) {
-    if (is_of_task(field)) continue;
-    names.push_back(word_of(field));
-    if (names.back() == name) return field;
+    const std::string word = word_of(field);
+    if (is_of_task(field)) {
+      if (word == name) fail_of_task(name);
+      continue;
+    }
+    names.push_back(word);
+    if (word == name) return field;
   }
   check_choice("words", name, names);
   throw Error(ErrorCode::kUsage, "words", name + " is no word");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "analysis/plan.h"
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "exec/executor.h"
 #include "run/memory_limit.h"
 #include "session/room.h"
+#include "spec/micro_batches.h"
 #include "train/schedule.h"
 #include "weights/captured_tensors.h"
 #include "weights/model_store.h"
@@ -115,12 +117,30 @@ const tracestep_tensor* StepRun::tensor(std::int64_t index) const {
   return is_there ? &tensors_[static_cast<std::size_t>(index)] : nullptr;
 }
 
+std::int64_t HeldByRuns::bytes() const {
+  std::int64_t out = kept_bytes(leaves) + input_bytes(leaves) + most_temporary_bytes;
+  for (const auto& [arena, bytes] : arena_bytes) out += bytes;
+  return out;
+}
+
+void StepRun::add_to(HeldByRuns& held) const {
+  std::vector<Value> leaves = leaves_of(program_);
+  const std::int64_t temporary_bytes = peak_bytes_ - kept_bytes(leaves) - input_bytes(leaves);
+  std::ranges::move(leaves, std::back_inserter(held.leaves));
+  std::int64_t& bytes =
+      has_arena(spec_.executor) ? held.arena_bytes[arena_] : held.most_temporary_bytes;
+  bytes = std::max(bytes, temporary_bytes);
+}
+
 void StepRun::start() {
   if (executor_ != nullptr) fail_usage("start", "the run has been started");
   Device& device = session_.device();
+  const LentMemory::Place* const arena = session_.lent().find(kArenaLabel);
+  arena_ = arena != nullptr ? arena->data : this;
   const std::int64_t limit = limit_in_bytes(spec_.place);
-  if (limit > 0 && peak_bytes_ > limit) {  // of lent memory, too, which no allocator counts
-    throw DoesNotFit(device.name(), peak_bytes_, limit, !device.traits().has_own_memory(),
+  const std::int64_t peak_bytes = session_.peak_bytes_with(*this);
+  if (limit > 0 && peak_bytes > limit) {  // of lent memory, too, which no allocator counts
+    throw DoesNotFit(device.name(), peak_bytes, limit, !device.traits().has_own_memory(),
                      Bound::kLimit);
   }
   const Wanted wanted{&device, size().own, 0};
@@ -276,6 +296,15 @@ StepRun* StepSession::plan(const char* program, int number) {
 
 void StepSession::end(StepRun* run) {
   std::erase_if(runs_, [&](const auto& own) { return own.get() == run; });
+}
+
+std::int64_t StepSession::peak_bytes_with(const StepRun& next) const {
+  HeldByRuns held;
+  next.add_to(held);
+  for (const auto& run : runs_) {
+    if (run->has_started()) run->add_to(held);
+  }
+  return held.bytes();
 }
 
 void StepSession::lend(const std::string& name, void* data, std::int64_t bytes) {

@@ -2,7 +2,9 @@
 // it, and its runs. Methods throw, and capi/step/tracestep.cpp turns exceptions into statuses.
 #pragma once
 
+#include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +21,17 @@ namespace tracestep::capi {
 
 class StepSession;
 
+// What the runs of a session hold together. Leaves of one name are one; arenas are there all the
+// time, each in memory of its own or, for several runs, in the same lent memory; other temporaries
+// are there while their run goes.
+struct HeldByRuns {
+  std::vector<Value> leaves = {};
+  std::map<const void*, std::int64_t> arena_bytes = {};  // by what tells arenas apart
+  std::int64_t most_temporary_bytes = 0;
+
+  std::int64_t bytes() const;
+};
+
 class StepRun {
  public:
   StepRun(StepSession& session, std::shared_ptr<const CapturedModel> module, tracestep_kind kind);
@@ -26,6 +39,9 @@ class StepRun {
   StepSession& session() const { return session_; }
   const Program& program() const { return program_; }
   tracestep_bytes size() const;
+  // Adds what this run holds once it has been started.
+  void add_to(HeldByRuns& held) const;
+  bool has_started() const { return executor_ != nullptr; }
   // Returns the tensor with this number; nullptr: there is none.
   const tracestep_tensor* tensor(std::int64_t index) const;
 
@@ -53,6 +69,7 @@ class StepRun {
   std::int64_t peak_bytes_ = 0, arena_bytes_ = 0;
   std::list<std::string> texts_;  // The texts that tensors_ refers to.
   std::vector<tracestep_tensor> tensors_;
+  const void* arena_ = nullptr;  // The lent memory of the arena; else the run itself.
   std::unique_ptr<Executor> executor_;
   bool has_run_ = false;
 };
@@ -74,6 +91,8 @@ class StepSession {
   // Plans a run. `kind`: a number from the caller, which need not be a tracestep_kind.
   StepRun* plan(const char* program, int kind);
   void end(StepRun* run);
+  // The device's bytes at the most while the started runs and this one go, in turn.
+  std::int64_t peak_bytes_with(const StepRun& next) const;
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);
   // Notes after a failed run that narrow copies may hold gradients (analysis/places_in_copies.h);

@@ -5,7 +5,7 @@
 #include "analysis/cost.h"
 #include "analysis/saved.h"
 #include "lab/explain/topics.h"
-#include "lab/fit/fit.h"
+#include "lab/fit/remedy.h"
 #include "lab/memory/tables.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"

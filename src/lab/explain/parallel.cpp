@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "lab/explain/scaling.h"
 #include "lab/explain/topics.h"
-#include "lab/fit/fit.h"
+#include "lab/fit/remedy.h"
 #include "lab/predict/devices.h"
 
 namespace tracestep {

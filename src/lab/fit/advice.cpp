@@ -5,7 +5,6 @@
 #include "analysis/cost.h"
 #include "base/units.h"
 #include "ir/op_def.h"
-#include "lab/fit/fit.h"
 #include "lab/fit/plan.h"
 #include "lab/memory/totals.h"
 #include "lab/report/fields.h"

@@ -8,7 +8,6 @@
 #include "base/integers.h"
 #include "base/units.h"
 #include "exec/executor.h"
-#include "lab/fit/fit.h"
 #include "lab/fit/plan.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/integers.h"
 #include "lab/fit/advice.h"
-#include "lab/fit/fit.h"
+#include "lab/memory/tables.h"
 #include "lab/report/known_columns.h"
 #include "nn/families.h"
 #include "run/parallel.h"

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/units.h"
-#include "lab/fit/fit.h"
 #include "lab/report/fields.h"
 #include "lab/report/known_columns.h"
 #include "spec/parse_words.h"

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/units.h"
-#include "lab/fit/fit.h"
 #include "lab/fit/plan.h"
 #include "lab/memory/tables.h"
 #include "lab/pages/first_answer.h"

@@ -5,11 +5,51 @@
 #include "base/shell_words.h"
 #include "base/units.h"
 #include "captured/captured_model.h"
-#include "lab/fit/fit.h"
+#include "lab/report/known_columns.h"
 #include "nn/scopes.h"
 #include "spec/fields.h"
+#include "spec/planned.h"
+#include "spec/run_flags.h"
 
 namespace tracestep {
+
+std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out) {
+  std::string out;
+  const bool is_on_gpu = traits_named(step.place.device).has_own_memory();
+  for (const RunField& field : run_fields()) {
+    const bool is_custom = step.model.name == "custom";
+    const bool is_size = is_own_size(field);
+    const bool is_preset = field.name == "size";
+    const bool counts = field.name == "device" || (field.name == "threads" && !is_on_gpu);
+    // A plan for a GPU has defaults of its own.
+    const bool is_said = is_size || is_preset || (is_shape(field) && !field.is_optional) ||
+                         field.name == "mode" || (is_on_gpu && is_planned(field));
+    const bool comes_with_preset = is_size || is_of_architecture(field);
+    const bool is_else = is_custom ? is_preset : comes_with_preset;
+    const bool applies = !field.applies || field.applies(step);
+    const bool is_of_other =
+        step.model.captured != nullptr && is_preset;  // its folder is the model
+    if (!applies || is_of_other) continue;
+    if ((field.role == FieldRole::kPlace && !counts && !is_captured(field)) || is_else) continue;
+    if (left_out.contains(std::string(field.name))) continue;
+    if (!is_said && field.value(step) == field.value(RunSpec())) continue;
+    if (!out.empty()) out += ' ';
+    const std::string text = text_of(field, step);
+    out += fmt::format("{} {}", flag_for(field, {&text, 1}), shell_quoted(text));
+  }
+  return out;
+}
+
+std::string command_of(const RunSpec& step) {
+  return "tracestep bench " + flags_of(step);
+}
+
+Fields<RunSpec> task_fields() {
+  using R = const RunSpec&;
+  return {{data_only(col::batch("as asked for")), [](R r) { return r.shape.batch; }},
+          {data_only(col::context("as asked for")), [](R r) { return r.shape.context; }},
+          {data_only(col::precision("as asked for")), [](R r) { return name_of(r.precision); }}};
+}
 
 bool is_within(const StepFigures& figures, std::int64_t bytes) {
   return figures.peak_bytes > 0 && figures.peak_bytes <= bytes;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,10 +14,19 @@
 
 #include "base/enum_words.h"
 #include "lab/fit/step_figures.h"
+#include "lab/report/fields.h"
 #include "planning/device_traits.h"
 #include "run/run_spec.h"
 
 namespace tracestep {
+
+// The flags that describe a step where it differs from every command's defaults. On a CPU they
+// include the threads, on which the peak depends. Fields in `left_out` are omitted.
+std::string flags_of(const RunSpec& step, const std::set<std::string>& left_out = {});
+// "tracestep bench --size small … --recompute blocks": the command that times this step.
+std::string command_of(const RunSpec& step);
+// Batch, context and precision of a step, for the sentence above a table.
+Fields<RunSpec> task_fields();
 
 // How much a change alters the result of the training, from least to most. A set has the severity
 // of its severest change.

@@ -51,15 +51,6 @@ std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& op
   return assume_planned(grid, planned);
 }
 
-void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
-                 Json& environment, std::vector<std::string>& notes) {
-  if (fields.empty()) return;
-  Json values = Json::object();
-  for (const RunField* field : fields) values[field->name] = field->value(runs.front());
-  environment["assumed"] = std::move(values);
-  notes.push_back("assumed: " + flags_of(fields, runs));
-}
-
 TimeSource published_source(const std::string& name) {
   const DevicesOfName found = require_device("published"_field, name);
   const PublishedDevice& device = *found.devices.front();

@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -30,10 +29,6 @@ RunGrid on_timed_device(RunGrid grid, const TimeOptions& options);
 // returns the fields that were set. `devices`: how many share the batch; 0: as the grid says.
 std::vector<const RunField*> assume_planned(RunGrid& grid, const TimeOptions& options,
                                             std::int64_t devices = 0);
-// Records in `environment` what is assumed about these runs, by field, and adds a note below a
-// table with the flags that change it.
-void say_assumed(std::span<const RunField* const> fields, std::span<const RunSpec> runs,
-                 Json& environment, std::vector<std::string>& notes);
 
 struct TimeSource {
   std::unique_ptr<TimeModel> model;  // The model of times; nullptr: `note` says why there is none.
