@@ -7,11 +7,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "passes/autograd.h"
 #include "passes/form_passes.h"
 #include "passes/optimizer.h"
 #include "passes/parallel_passes.h"
-#include "passes/recompute_budget.h"
 #include "runtime/host_wait.h"
 #include "runtime/processes.h"
 #include "train/step_inputs.h"
