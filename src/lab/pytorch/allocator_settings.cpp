@@ -35,22 +35,26 @@ void read_divisions(const About& where, std::string_view text, AllocatorSettings
   if (!text.starts_with('[')) return divisions.fill(count(text));
   text = text.substr(1, text.size() - 2);
   std::size_t last = 0;
-  for (bool is_first = true; !text.empty(); is_first = false) {
+  bool is_first = true;
+  while (!text.empty()) {
     const std::string_view one = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), one.size() + 1));
     const std::size_t colon = one.find(':');
     if (colon == one.npos) fail_usage(where, "{:?} is no size and its divisions", one);
     const std::int64_t value = count(one.substr(colon + 1));
     if (one.substr(0, colon) == ">") {
-      std::fill(divisions.begin() + static_cast<std::ptrdiff_t>(last), divisions.end(), value);
+      std::fill(divisions.begin() + static_cast<std::ptrdiff_t>(last) + 1, divisions.end(), value);
       continue;
     }
-    const std::int64_t mib = parse_int(where, one.substr(0, colon), 1, std::int64_t{1} << 15);
+    const std::int64_t mib = parse_int(where, one.substr(0, colon), 1, std::int64_t{1} << 40);
     if (!std::has_single_bit(static_cast<std::uint64_t>(mib))) {
       fail_usage(where, "{} MiB are no power of 2", mib);
     }
-    const auto at = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(mib)) - 1);
+    const auto power =
+        static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(mib)) - 1);
+    const std::size_t at = std::min(power, divisions.size() - 1);
     if (is_first) std::fill_n(divisions.begin(), at, value);
+    is_first = false;
     divisions[at] = value;
     last = at;
   }

@@ -121,7 +121,9 @@ TEST(CachingAllocator, DividesPowersOfTwo) {
   EXPECT_EQ(rounded("roundup_power2_divisions:4", 1200 * 1024), 1280 * 1024);
   EXPECT_EQ(rounded("roundup_power2_divisions:4", 2048), 2048);
   EXPECT_EQ(rounded("roundup_power2_divisions:[256:1,512:2,>:8]", 300 * kMiB), 300 * kMiB);
-  EXPECT_EQ(rounded("roundup_power2_divisions:[256:1,512:2,>:8]", 700 * kMiB), 704 * kMiB);
+  EXPECT_EQ(rounded("roundup_power2_divisions:[256:1,512:2,>:8]", 700 * kMiB), 768 * kMiB);
+  EXPECT_EQ(rounded("roundup_power2_divisions:[256:1,512:2,>:8]", 1100 * kMiB), 1152 * kMiB);
+  EXPECT_EQ(rounded("roundup_power2_divisions:[65536:4]", 40'000 * kMiB), 40'960 * kMiB);
 }
 
 // Sequences that ran on an H200 with PyTorch 2.11 (tools/soak/pytorch_memory.py allocator).
