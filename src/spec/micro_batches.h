@@ -39,9 +39,9 @@ struct StepPart {
   std::int64_t runs = 1;
 };
 
-// The programs of such a step that run one after the other: the first micro-batch, one of those
-// that add to its gradients, and the update. A memory budget is for all of them together. Throws
-// BudgetNotMet.
+// The programs of a step with micro-batches, to be run one after the other: the first micro-batch,
+// the one for all others, which adds to the gradients, and the update. A memory budget is for all
+// of them together. Throws BudgetNotMet.
 std::vector<StepPart> separate_micro_batches(const RunSpec& step, const PassContext& context,
                                              const MakesProgram& make);
 
