@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// The most ids, besides as many as there are, that a vocabulary may leave out; bounds its memory.
+// How many ids a vocabulary of n tokens may skip beyond n, which bounds the table of its texts.
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
