@@ -73,7 +73,7 @@ bool WholeTensors::has_parts() const {
   return false;
 }
 
-// Returns how ranks hold a tensor: a state as the parameter that ends its name, codes as a weight.
+// Returns how ranks hold a tensor: a state as the parameter in its name, NF4 parts as the weight.
 WholeTensors::Held WholeTensors::held(std::string_view name) const {
   const Type& here = first().at(name).type;
   if (const std::string_view weight = weight_of_part(name); !weight.empty()) {
