@@ -161,7 +161,7 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-// Runs or predicts a step. In a grid, one that meets no budget of recomputation is a result, too.
+// Runs or predicts a step. In a grid, a step that cannot meet its memory budget is a result, too.
 MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
   const auto run = [&] {
     return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))

@@ -232,8 +232,8 @@ std::string predicted_text(const JobNeeds& needs) {
 
 using Values = std::map<std::string, std::string>;
 
-// A script of scripts/ with these values in place of {{their names}}. Lines whose values are not
-// there are left out; "{{?name}}" at the start of one only asks for its value.
+// Returns a script of scripts/ with `values` in place of {{their names}}. Lines that name a value
+// not given are left out; "{{?name}}" at the start of a line is only that condition.
 std::string filled(std::string_view script, const Values& values) {
   std::string out;
   std::istringstream lines{std::string(script)};
