@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// What was made of a step.
+// The programs or the joined program that were made for a step, with the peaks of their memory.
 template <class Result>
 struct MadeStep {
   Result result;

@@ -14,7 +14,7 @@ namespace {
 // The most tokens set before a text; a template may name a list of ids again and again.
 constexpr std::size_t kMostStart = 1024;
 
-// Returns the tokens that a template sets before a text; refuses kinds that change the text itself.
+// Returns the tokens that a template sets before a text; refuses post-processors that change texts.
 std::vector<std::int32_t> start_in(const TokenizerFields& file) {
   std::vector<std::int32_t> out;
   if (file.find("post_processor") == nullptr) return out;

@@ -193,7 +193,7 @@ void initialize_states(Store& store) {
 
 namespace {
 
-// Sets a whole parameter without the host's help, where that is possible; false: it is not.
+// A function that sets a whole parameter in the device's memory; it returns false if it cannot.
 using FillThere = std::function<bool(const std::string& name, const Initial& initial)>;
 
 void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// Returns part `index` of the elements of a tensor, in `parts` equal parts, padded with zeros.
+// Returns the elements of part `index` of `parts` equal parts of a tensor, padded with zeros.
 HostTensor vector_of(const HostTensor& whole, std::int64_t parts, std::int64_t index) {
   const OwnPart own = own_part_of(whole.count(), parts, index);
   HostTensor out = HostTensor::zeros(whole.dtype, {part_count(whole.count(), parts)});
