@@ -160,7 +160,7 @@ class Cells final : public Driver {
   bool keeps_rows() const override { return options_.is_used(); }
   void keep(std::vector<RowsFile::Row> rows);
   void keep(const Json& key, Json row) override { keep({{key, std::move(row)}}); }
-  // The numbers of the stage's cells to measure: in a child process, those it is asked for.
+  // Returns the numbers of the stage's cells to measure; a child process measures those asked for.
   std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const override;
   // Adds a cell to the list of cells.
   void list(const std::string& stage, std::size_t cell, Json key, JobPlan visit,

@@ -51,8 +51,8 @@ struct MemoryOptions {
 constexpr const char* kCourse = "course-pytorch";
 constexpr const char* kComponents = "components";  // also of a grid
 
-// A table of one cell, in the order of a report. Long tables are left out of human-readable formats
-// unless they are asked for.
+// An entry in the list of tables for a report on one cell. Formats for people leave out a long
+// table unless it is asked for.
 struct OneTable {
   const char* name;
   bool is_long;

@@ -185,8 +185,8 @@ std::string names_of(std::span<const PlannedCell> cells) {
   return out;
 }
 
-// Divides cells into tasks. Cells that are compared, which have the same values of the command's
-// fields, are one task; without such fields, each cell is one.
+// Divides cells into tasks. Cells with equal values of Command::job_fields, which are compared with
+// each other, are one task; if the command names no such fields, each cell is a task.
 void divide_cells(const std::vector<PlannedCell>& cells, Jobs& jobs) {
   std::map<std::string, std::size_t> known;
   for (const PlannedCell& cell : cells) {
