@@ -48,7 +48,7 @@ std::string help_on(std::span<const Command> commands, std::span<const std::stri
                                     fmt::join(values, " ")));
 }
 
-// Throws for words behind an option's values if the command takes no words: the option was meant.
+// Throws for words after an option's values if the command takes no words: the option was meant.
 void check_stray_words(const OptionSet& set, const CommandLine& line) {
   if (!set.positionals().empty()) return;
   for (std::size_t i = 1; i < line.parts.size(); ++i) {
@@ -99,7 +99,7 @@ void check_mark(const Command& command, std::span<const std::string> words) {
                           command.name, words.front()));
 }
 
-// Reads the words that belong to no flag, in order; those behind "--" are no flags.
+// Reads the words that belong to no flag, in order; words after "--" are no flags.
 void read_positionals(const Command& command, const CommandLine& line) {
   Words words = words_of_none(line);
   const std::vector<Positional>& positionals = command.options.positionals();
@@ -114,7 +114,7 @@ void read_positionals(const Command& command, const CommandLine& line) {
   if (words.size() > positionals.size() && !has_command) {
     const std::string& word = words[positionals.size()];
     if (!word.starts_with("-")) fail_unknown(command, word);
-    throw Error(ErrorCode::kUsage, command.name,  // behind "--" it is no flag
+    throw Error(ErrorCode::kUsage, command.name,  // after "--" it is no flag
                 fmt::format("\"{}\" belongs to no option", word),
                 fmt::format("tracestep {} --help lists the options", command.name));
   }

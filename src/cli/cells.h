@@ -61,7 +61,7 @@ struct CellTables {
   std::optional<Error> last_words = {};  // An error to throw after everything is written.
 };
 
-// Adds its program, which the file of rows does not keep, to a result that lacks it.
+// Adds the cell's program to a result that lacks it, as the file of rows does not keep programs.
 void add_program(CellResult& result);
 
 // The suffix of a cell's number ("step:3/1") by which a process is asked for a single visit of the
@@ -119,7 +119,7 @@ class Cells final : public Driver {
                                      : 0;
   }
 
-  // The results of cells in order, each for every copy: measured now, or found in the file. There
+  // The results of cells and their copies (--repeat): measured now, or found in the file. There
   // are fewer if a signal came, and none if cells are only listed. `stage`: the name of these
   // cells' rows. `needs(spec)`: the JobPlan of a visit. `measure_one(spec, observer)`: measures a
   // visit; an interrupted result ends measuring. `is_apart`: a new process measures each cell.
@@ -131,13 +131,13 @@ class Cells final : public Driver {
   void needs_whole(const JobPlan& plan) { whole_ = plan; }
   // The cells that were listed; a command without cells has one for the whole command.
   std::vector<PlannedCell> planned() const;
-  // As Driver::besides(), for the cell with this specification.
+  // Returns a value stored beside the cell of `spec`, or makes it by make() (Driver::besides()).
   template <class Value, class Spec, class Make>
   Value besides(const std::string& stage, const Spec& spec, const Make& make) {
     return Driver::besides<Value>(stage, full_key(spec), make);
   }
   void complete(CellResult& result) const override { add_program(result); }
-  // Adds tables of what rounds show about the results of cells relative to each other.
+  // Adds the table of each cell's times relative to those of the first cell (beside_table()).
   template <class Result>
   void add_beside(const std::string& stage, const std::vector<Result>& results,
                   std::vector<Table>& tables);
@@ -160,7 +160,7 @@ class Cells final : public Driver {
   bool keeps_rows() const override { return options_.is_used(); }
   void keep(std::vector<RowsFile::Row> rows);
   void keep(const Json& key, Json row) override { keep({{key, std::move(row)}}); }
-  // The numbers of the stage's cells to measure: in a child process, those it is asked for.
+  // Returns the numbers of the stage's cells to measure; a child process measures those asked for.
   std::vector<std::size_t> chosen(const std::string& stage, std::size_t count) const override;
   // Adds a cell to the list of cells.
   void list(const std::string& stage, std::size_t cell, Json key, JobPlan visit,

@@ -56,8 +56,8 @@ bool collect(pid_t child, int& status) {
 
 // Divides a new child of `parent` into two processes and returns in the second one, which leads a
 // group of its own. The first one is its guard: it passes signals on to that group, kills it when
-// `parent` is gone, and ends as it ends. What the group's processes leave behind becomes the
-// guard's child, so that it can wait for it. It calls only what may be called after fork().
+// `parent` is gone, and exits with the second one's status. Processes of the group that lose their
+// parent become children of the guard, which waits for them. Calls only what may follow fork().
 void leave_a_guard(pid_t parent) {
   sigset_t all;
   sigfillset(&all);

@@ -58,7 +58,7 @@ void runs_with(Command& command, const std::shared_ptr<Options>& options, Run ru
     return std::vector{PlannedCell{.needs = plan(*options)}};
   };
 }
-// As above, for a command that measures cells.
+// Makes `run_cells` call `run` with the options that were read, for a command that measures cells.
 template <class Options, class Run>
 void measures_with(Command& command, const std::shared_ptr<Options>& options, Run run) {
   command.run_cells = [options, run](Cells& cells) { return run(*options, cells); };
@@ -86,7 +86,7 @@ std::string short_help(const Command& command);
 // a command's help sums up in one line.
 inline constexpr const char* kArchitectureTopic = "architecture";
 std::string architecture_help(std::span<const Command> commands);
-// Parts of the help: the text in front of the options, and the line of an option (whose description
+// Parts of the help: the text before the options, and the line of an option (whose description
 // names flags).
 std::string opening_of(const Command& command);
 std::string option_line(const Option& option);

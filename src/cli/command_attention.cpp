@@ -71,8 +71,8 @@ Axis<AttentionSpec> axis_of(const RunGrid& grid, std::string_view field) {
   return out;
 }
 
-// The cells of the grid, by precision, then form, saved tensors, mask, width and context. `run` has
-// the other fields. The tiled form, which saves none, is there once.
+// Returns the cells of the grid, by precision, then form, saved tensors, mask, width and context.
+// `run` has the other fields. Flash attention, which saves no scores, ignores `o.saved`.
 std::vector<AttentionSpec> specs_of(const AttentionOptions& o, const RunSpec& run) {
   using S = AttentionSpec;
   S usual = o.base;

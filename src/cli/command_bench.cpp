@@ -53,7 +53,7 @@ std::vector<Column> columns() {
   return out;
 }
 
-// Adds the verdict, and sets the status, which says if a row used more memory than there is.
+// Sets a row's status, "spill" if it used more memory than the device has, and adds its verdict.
 void add_verdict(std::vector<Json>& row, const Json& environment) {
   const std::vector<Column> all = columns();
   const ResultRow measured = ResultRow::of(all, row, environment);

@@ -83,7 +83,7 @@ ResultRow measured_row() {
   return ResultRow::of(cell_columns(), cell_row(result), Json::object());
 }
 
-// The model that was measured: of the row's parameters, or the preset that it names.
+// Returns the model that was measured: by the row's parameters, else the preset that the row names.
 ModelConfig model_of_row(const ResultRow& row) {
   if (const Json* parameters = row.parameters()) return run_of_key(*parameters).model;
   const ModelConfig* known = find_model(row.size());

@@ -75,7 +75,7 @@ std::optional<MemoryCell> cell_of(const FitQuestion& asked, bool finds_size) {
   }
 }
 
-// Adds tables of the least memory that would do and its holders, if nothing keeping the task fits.
+// Adds tables of the least memory that suffices, and what holds it, if no advised change fits.
 void add_least(const FitQuestion& asked, const Advice& advice, std::vector<Table>& tables) {
   if (!advice.least) return;
   tables.push_back(least_table(asked, advice));
@@ -182,7 +182,7 @@ void check_captured(const RunSpec& run, const FitOptions& o) {
   }
 }
 
-// Adds what PyTorch would take, where the module's own step was recorded.
+// Adds a table of the memory that PyTorch needs, if the captured module's own step was recorded.
 void add_pytorch(const FitQuestion& asked, std::vector<Table>& tables) {
   const auto& captured = asked.step.model.captured;
   if (captured == nullptr || !std::filesystem::exists(captured->folder / kRecordedStep)) return;

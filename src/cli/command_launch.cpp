@@ -171,7 +171,7 @@ bool is_this_program(const std::string& word) {
          (word.find('/') != std::string::npos && std::filesystem::equivalent(word, kSelf, ignored));
 }
 
-// The words of the command behind "--", without this program's name, which mpirun would need.
+// The words of the command after "--", without this program's name, which mpirun would need.
 std::vector<std::string> command_of(std::span<const std::string> arguments) {
   auto first = std::ranges::find(arguments, "--") + 1;
   if (first != arguments.end() && is_this_program(*first)) ++first;

@@ -51,8 +51,8 @@ struct MemoryOptions {
 constexpr const char* kCourse = "course-pytorch";
 constexpr const char* kComponents = "components";  // also of a grid
 
-// A table of one cell, in the order of a report. Long tables are left out of human-readable formats
-// unless they are asked for.
+// An entry in the list of tables for a report on one cell. Formats for people leave out a long
+// table unless it is asked for.
 struct OneTable {
   const char* name;
   bool is_long;
@@ -161,7 +161,7 @@ MemoryRun recorded(const RunSpec& run, const MemoryOptions& o, bool is_here) {
   return run_memory([&](const RunSpec&) { return make_null_device(null); }, spec);
 }
 
-// Runs or predicts a step. In a grid, one that meets no budget of recomputation is a result, too.
+// Runs or predicts a step. In a grid, a step that cannot meet its memory budget is a result, too.
 MemoryRun run_of(const MemoryRunSpec& spec, const MemoryOptions& o, bool is_only) {
   const auto run = [&] {
     return o.predict ? predict_memory(spec.step, traits_of(spec.step.place))

@@ -41,8 +41,8 @@ const Table& asked_table(const std::vector<Table>& tables, const PivotOptions& o
   fail_unknown("--table", "table", o.table, known);
 }
 
-// The column that a person means: by its name, by the shortest that begins so ("peak" is
-// "peak_bytes"), or by its title.
+// The column that a person means: the one of this name, else the one of this title or, of names
+// that begin with it and "_", the shortest ("peak" is "peak_bytes").
 std::string column_meant(const Table& table, const std::string& asked) {
   if (table.index_of(asked)) return asked;
   std::string out;

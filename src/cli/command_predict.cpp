@@ -162,7 +162,7 @@ std::vector<Prediction> predict_all(const std::vector<RunSpec>& runs, const Pred
   return out;
 }
 
-// The products of a run that a calibration has a grid for; none if the run has no program.
+// Returns a run's products for which a calibration has a grid of sizes; none without a program.
 std::set<NamedProduct> products_of_run(const RunSpec& run) {
   if (run.precision.tf32) return {};  // they have the names of those that are not rounded
   try {

@@ -46,7 +46,7 @@ double minutes_of(const StudyOptions& o, const Place& place) {
   return o.quick ? kQuickMinutes : traits_of(place).has_own_memory() ? kGpuMinutes : kMinutes;
 }
 
-// Says what begins, and how much of its time the study has left. It may need less.
+// Prints which part of the study begins, and how much time the study has left at most.
 class Announcer {
  public:
   explicit Announcer(double seconds) : end_(Clock::now() + to_ticks(seconds)) {}

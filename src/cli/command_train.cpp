@@ -192,8 +192,8 @@ void take_optimizer(const TrainCommand& o, const OptionSet& set) {
   }
 }
 
-// Refuses flags that change nothing in this run. A resumed one has those of its checkpoint, and
-// is refused another optimizer as such.
+// Refuses flags of the training that have no effect in this run. A resumed run is not checked: its
+// flags are those of its checkpoint, and another optimizer is refused when they are compared.
 void check_effects(const TrainCommand& o, const RunSpec& run) {
   if (o.train.resume) return;
   TrainOptions options = o.train;

@@ -28,7 +28,7 @@ std::string shell_word(std::string_view text) {
 }
 
 // --- bash ---------------------------------------------------------------------------------------
-// Writes the case of a command: its flags, and what may stand behind each.
+// Writes the case of a command: its flags, and the values that may follow each flag.
 std::string bash_command(const Command& command) {
   std::string flags = "--help", values;
   for (const Option& option : command.options.options()) {
@@ -46,7 +46,7 @@ std::string bash_command(const Command& command) {
                      command.name, flags, values);
 }
 
-// The end of the script for bash, which completes the part of a list behind its last comma.
+// The end of the script for bash, which completes the part of a list after its last comma.
 constexpr const char* kBashEnd =
     "  esac\n"
     "  local list=\n"

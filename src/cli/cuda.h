@@ -29,7 +29,7 @@ void check_tuning(const Place& place);
 // Makes the run's GPU. Throws as check_cuda(), and Error{kDevice} for a GPU that is too old.
 std::unique_ptr<Device> make_cuda(const RunSpec& run);
 
-// The free bytes of a GPU, by the driver; nullopt: the device is none.
+// The free bytes of a GPU's memory, by the driver; nullopt: `device` is no GPU.
 std::optional<std::int64_t> cuda_free_bytes(Device& device);
 
 // A group of ranks with a GPU each. Errors as make_nccl_group().

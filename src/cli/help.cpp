@@ -60,7 +60,7 @@ std::vector<const Option*> commonest_options(const Command& command) {
   std::vector<std::string> flags;
   for (const auto& [arguments, meaning] : command.examples) {
     std::istringstream words(arguments);
-    // Words behind "--" belong to another command.
+    // Words after "--" belong to another command.
     for (std::string word; words >> word && word != "--";) flags.push_back(std::move(word));
   }
   flags.insert(flags.end(), std::begin(kShared), std::end(kShared));

@@ -13,7 +13,7 @@ namespace tracestep::cli {
 
 struct PytorchOptions {
   std::string alloc_conf;  // The allocator's settings, as in PYTORCH_CUDA_ALLOC_CONF.
-  // PyTorch's bytes outside its allocator; 0: those that were measured on a GPU.
+  // The MiB that PyTorch uses outside its allocator; 0: as many as were measured on a GPU.
   std::int64_t outside_mib = 0;
   std::int64_t workspace_mib = PytorchCard{}.workspace_bytes >> 20;
   bool is_fused = false;  // True: an estimated step uses a fused optimizer.

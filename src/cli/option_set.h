@@ -62,7 +62,7 @@ struct Positional {
   bool is_command() const { return name.starts_with("-- "); }
 };
 
-// A range of numbers, for messages and checks, and the meaning of "k" behind a number.
+// A range of numbers, for messages and checks, and the meaning of "k" after a number.
 struct IntRange {
   std::int64_t min = 1;
   std::int64_t max = std::numeric_limits<std::int64_t>::max();

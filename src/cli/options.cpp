@@ -21,7 +21,7 @@
 namespace tracestep::cli {
 namespace {
 
-// Refuses a list of values, which the field's flag takes where a command has a grid.
+// Refuses a list of values for a flag that takes lists only in commands that measure a grid.
 void check_only(const std::string& flag, const std::string& text) {
   const auto count = 1 + std::ranges::count(text, ',');
   if (count == 1) return;

@@ -29,7 +29,7 @@ void probe_output(const OutputOptions& output);
 // Writes plain text to `path`, or to stdout when it is empty. Error{kOutput}.
 void write_text(std::string_view text, const std::filesystem::path& path);
 
-// The columns of a screen of text: at most 100, also where stdout is no terminal.
+// The number of columns of a screen of text: at most 100, also where stdout is no terminal.
 std::size_t screen_columns();
 
 // The ending of --output with which some commands write a page (OutputOptions::own_endings).

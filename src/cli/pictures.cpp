@@ -46,7 +46,7 @@ bool has_converter() {
   return run_command("command -v rsvg-convert", {}).status == 0;
 }
 
-// Inserts a chunk of text behind the picture's header that names this program as its maker.
+// Inserts a chunk of text after the picture's header that names this program as its maker.
 std::string marked_png(std::string png) {
   constexpr std::size_t kHeaderEnd = 33;
   constexpr std::string_view kChunk("\0\0\0\x12tEXtSoftware\0tracestep\xf4\x91\x74\x8a", 30);

@@ -44,8 +44,8 @@ std::uint64_t hash_of(std::string_view text) {
   return std::stoull(hash_text(std::as_bytes(std::span(text))), nullptr, 16);
 }
 
-// Refuses two ranks on one GPU, of which NCCL only complains in words that are hard to read. Ranks
-// that a launcher lets see a GPU each all have number 0, so what they see counts, too.
+// Refuses two ranks on one GPU, for which NCCL's message is hard to read. Ranks to which a launcher
+// shows one GPU each all call it number 0, so what is shown to them is compared as well.
 void check_own_gpu(Processes& others, const Device& device) {
   char host[256] = "";
   ::gethostname(host, sizeof host - 1);

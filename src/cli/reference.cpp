@@ -73,7 +73,7 @@ Every JSON result is an object with `schema` (the name and version of its layout
 `columns` (units and meaning) and `rows`.
 )";
 
-// What identifies an option among those of several commands: its heading, flag and words.
+// What tells options of several commands apart: an option's heading, its flag and its help text.
 using Meaning = std::tuple<std::string, std::string, std::string>;
 
 Meaning meaning_of(const Option& option) {

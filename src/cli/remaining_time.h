@@ -40,7 +40,7 @@ class RemainingTime {
 // A share drawn as "[####------]".
 std::string bar_of(double share);
 
-// A text with two spaces behind it, as a part of a progress line; empty for an empty text.
+// A text with two spaces after it, as a part of a progress line; empty for an empty text.
 std::string spaced(const std::string& text);
 
 // The progress line of a loop over cells of like cost: "3/12  [##--------]  about 20 s left  small

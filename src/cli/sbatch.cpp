@@ -185,8 +185,8 @@ std::string names_of(std::span<const PlannedCell> cells) {
   return out;
 }
 
-// Divides cells into tasks. Cells that are compared, which have the same values of the command's
-// fields, are one task; without such fields, each cell is one.
+// Divides cells into tasks. Cells with equal values of Command::job_fields, which are compared with
+// each other, are one task; if the command names no such fields, each cell is a task.
 void divide_cells(const std::vector<PlannedCell>& cells, Jobs& jobs) {
   std::map<std::string, std::size_t> known;
   for (const PlannedCell& cell : cells) {
@@ -232,8 +232,8 @@ std::string predicted_text(const JobNeeds& needs) {
 
 using Values = std::map<std::string, std::string>;
 
-// A script of scripts/ with these values in place of {{their names}}. Lines whose values are not
-// there are left out; "{{?name}}" at the start of one only asks for its value.
+// Returns a script of scripts/ with `values` in place of {{their names}}. Lines that name a value
+// not given are left out; "{{?name}}" at the start of a line is only that condition.
 std::string filled(std::string_view script, const Values& values) {
   std::string out;
   std::istringstream lines{std::string(script)};

@@ -96,7 +96,7 @@ struct Steps {
   double seconds = 0;  // 0: not known
 };
 
-// The seconds of a step: those of the second step of a run that is thrown away.
+// Measures the seconds of a step, the second one of a short training whose result is thrown away.
 double seconds_of_step(Device& device, const StudyTrainingOptions& o, const TokenSourcePtr& tokens,
                        const BatchShape& shape) {
   TrainOptions pilot;

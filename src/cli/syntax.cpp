@@ -73,7 +73,7 @@ class PartReader {
     return out;
   }
 
-  // True if the next word is the option's: no flag, and beyond the values it needs none with "-".
+  // True if the next word is a value: no flag, and with "-" only if the option needs more values.
   bool has_value(const Option& option, std::size_t count) const {
     if (is_done() || is_flag(options_, word())) return false;
     return std::cmp_less(count, option.min_values) || !word().starts_with("-");

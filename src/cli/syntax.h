@@ -27,7 +27,7 @@ struct CommandLine {
 // Error{kUsage} naming the flag if a value is missing or empty, or if a switch has one.
 CommandLine read_command_line(const OptionSet& options, std::span<const std::string> words);
 
-// The words of a part, which are read as the same part again.
+// Returns words that read_command_line() reads as this part.
 Words words_of_part(const CommandLine::Part& part);
 
 bool asks_for_help(const std::string& word);  // "--help" or "-h"

@@ -89,8 +89,8 @@ void add_document_options(OptionSet& set, DataOptions& data);
 TokenInput read_document_tokens(const TokenOptions& options, const Weights* weights);
 
 // Sets what the program depends on in `run` from the source of tokens. Throws Error{kUsage} for
-// what such rows cannot have: --pack without documents, and targets that do not count if a captured
-// module computes the loss itself.
+// what the source or model does not allow: --pack without documents, and targets that do not count
+// if a captured module computes the loss itself.
 void take_rows(RunSpec& run, const TokenSource& tokens);
 
 }  // namespace tracestep::cli

@@ -93,7 +93,7 @@ void TrainingView::add(const TrainStep& step) {
   loss_sum_ += step.loss;
   if (step.validation_loss) validation_ = step.validation_loss;
   if (done_ == 1) first_at_ = now;
-  if (done_ == 2) rates_.clear();  // the first step stands for none behind it
+  if (done_ == 2) rates_.clear();  // the first step is like none after it
   if (rates_.size() < kMostRates) {
     rates_.push_back(step.tokens_per_s);
   } else {

@@ -40,9 +40,9 @@ struct Wanted {
 // converted.
 Wanted wanted_by(const RunSpec& run, Store& store, const Program& program);
 
-// Throws DoesNotFit unless there is room for everything. `processes`: those that need as much at
-// the same time; all of them must make this call, and those on one host are added up. nullptr:
-// there are none.
+// Throws DoesNotFit unless there is room for everything. `processes`: the processes of the run; all
+// must make this call at the same time, and the needs of those on one host are added up. nullptr:
+// this process is alone.
 void check_room(const Place& place, std::span<const Wanted> wanted, Processes* processes = nullptr);
 
 // Returns the free bytes of a device with its own memory; nullopt: not known. The program's entry

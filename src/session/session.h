@@ -43,7 +43,7 @@ class Session {
   // made for the same specification, and their threads. Throws OutOfMemory, and Error{kUsage} when
   // the ranks cannot run on such a device.
   Session(Device& device, const RunSpec& spec);
-  // As above, with the caller's program; weights and inputs are those of `spec`.
+  // Makes a session for the caller's program, whose weights and inputs must be those of `spec`.
   Session(Device& device, const RunSpec& spec, Program program);
 
   const RunSpec& spec() const { return spec_; }

@@ -48,7 +48,7 @@ RunField chunks_field(RunField row, std::int64_t RunSpec::*chunks) {
   return row;
 }
 
-// Makes `row` a field whose text is some of `parts` joined by commas, with examples of them.
+// Makes `row` a field whose values are some of `parts`, joined by commas; sets its examples.
 template <class Spec>
 RunField field_of_parts(RunField row, std::span<const SpecField<Spec>> parts) {
   row.examples = {kNone};
@@ -136,7 +136,7 @@ RunField compile_passes_field(RunField row) {
 using Role = FieldRole;
 using Show = FieldShow;
 
-// Sets when the field of `row` applies, why it has no effect otherwise, and what would give it one.
+// Sets when the field of `row` applies, why it has no effect otherwise, and when it would have one.
 void only_where(bool (*applies)(const RunSpec& run), const char* no_effect, const char* needs,
                 RunField& row) {
   row.applies = applies;
@@ -203,7 +203,7 @@ void add_step_fields(Rows& rows) {
       kAll<LossKind>, in(&RunSpec::loss));
 }
 
-// Adds the fields that select the weights to train: adapters beside frozen weights, frozen parts.
+// Adds the fields that select the weights to train: adapters of a frozen model, and frozen parts.
 void add_trained_fields(Rows& rows) {
   rows.parsed(
       field_of_parts(

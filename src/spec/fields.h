@@ -114,8 +114,8 @@ std::string canonical_text(const Json& key);
 // fields are ignored. Error{kUsage} naming the field for a value that its flag would refuse.
 RunSpec run_of_key(const Json& key);
 
-// True if the field has the value that a reader assumes: the one of the preset called `size`, if
-// there is such a preset and it has the field, else the one of RunSpec().
+// True if `value` is what a reader of a label assumes: the field's value in the preset called
+// `size`, if there is such a preset and it has the field, else that of RunSpec().
 bool is_usual(const RunField& field, const Json& value, const Json& size);
 
 // A short name of a run: the values of the axes, then, by name, every other field that changes the

@@ -38,21 +38,21 @@ std::vector<Value> leaves_of(std::span<const StepPart> parts) {
   return out;
 }
 
-// Returns `step` with its batch divided into `parts` micro-batches, one behind the other.
+// Returns `step` with its batch divided into `parts` micro-batches, computed one after the other.
 RunSpec divided(RunSpec step, std::int64_t parts) {
   step.shape.batch /= parts;
   step.accumulate = parts;
   return step;
 }
 
-// Reports the norm and guards against numbers that are not finite, as training does.
+// Returns `step` with reports of the norm and without updates that are not finite, as in training.
 RunSpec with_norm(RunSpec step) {
   step.optimizer.report_norm = true;
   step.optimizer.guard_finite = true;
   return step;
 }
 
-// True for what follows from weights alone and stands for them in products: a narrow copy, codes.
+// True for a node that makes from weights alone what products read instead: narrow copies, codes.
 bool is_of_weights(const Program& program, const Node& node) {
   if (node.op->kernel_class == KernelClass::kCollective) return false;
   return std::ranges::any_of(node.outputs, [&](ValueId id) {
@@ -60,14 +60,14 @@ bool is_of_weights(const Program& program, const Node& node) {
   });
 }
 
-// Joins the programs of a step into one. A state that a part updates is read by the next as that
-// part leaves it.
+// Joins the programs of a step into one. If a program updates a state, the programs after it read
+// the updated value.
 class Joined {
  public:
   Joined(const RunSpec& step, std::string name) : step_(step), b_(std::move(name)) {}
 
-  // Adds a micro-batch. States that its program updates change from one micro-batch to the next;
-  // other leaves but inputs stay as they are.
+  // Adds the program `part` of micro-batch `number`. States that it updates change from one
+  // micro-batch to the next; parameters, constants and other states stay as they are.
   void add_micro_batch(const Program& part, std::int64_t number) {
     std::set<std::string_view> changing;
     for (const Update& u : part.updates) changing.insert(part.value(u.leaf).name);
@@ -114,7 +114,7 @@ class Joined {
 
   void begin(const Program& part) { map_.assign(part.values.size(), Val()); }
 
-  // The leaf of this name, made if needed, or the value that a state was last updated to.
+  // Returns the last value that a state was updated to; for others the leaf, added if needed.
   Val leaf_of(const Value& leaf) {
     const auto now = now_.find(leaf.name);
     if (now != now_.end()) return now->second;
@@ -130,7 +130,7 @@ class Joined {
     return found != leaves_.end() ? found->second : leaves_[name] = b_.input(name, type);
   }
 
-  // The rows of an input that micro-batch `number` reads; all of them if they are common to all.
+  // Returns the rows of input `leaf` that micro-batch `number` reads; all if every one reads all.
   Val rows_of(const Value& leaf, std::int64_t number) {
     if (leaf.type.shape.empty() || is_given(leaf.name)) return input(leaf.name, leaf.type);
     Type all = leaf.type;
@@ -163,7 +163,7 @@ class Joined {
     }
   }
 
-  // Replaces parts made once by copies: an assembly has its parts written right into their place.
+  // Replaces lasting_ values in `parts` by copies, as an assembly has each part written in place.
   void copy_parts(const Node& node, std::vector<Val>& parts) {
     for (Val& part : parts) {
       if (!lasting_.contains(part.id)) continue;
@@ -172,8 +172,8 @@ class Joined {
     }
   }
 
-  // Copies the node, unless it makes of weights what is there already. Whether forward made it or
-  // backward, which would make it again: it is there for the micro-batches to come anyway.
+  // Copies the node, unless an earlier node, of forward or backward, has made the same view, narrow
+  // copy or codes of lasting_ values: then the results of that node are used.
   void copy_once(const Program& part, const Node& node) {
     std::vector<Val> inputs = operands(node);
     if (node.op->is_assembly()) copy_parts(node, inputs);
@@ -215,7 +215,7 @@ class Joined {
   Val loss_;
 };
 
-// Both kinds of micro-batch after the passes. Throws BudgetNotMet of the one that needs more.
+// Returns the programs of the first micro-batch and of all others; throws the higher BudgetNotMet.
 std::vector<PipelineResult> micro_batches_of(const RunSpec& step, const PassContext& context,
                                              const MakesProgram& make) {
   std::vector<PipelineResult> out;
@@ -240,7 +240,7 @@ MakesProgram maker_for(const DeviceTraits& traits) {
   };
 }
 
-// The program of the update. `loss`: the type of the micro-batches' summed loss, if it reads that.
+// Returns the program of the update. `loss`: the type of the summed loss, if the update reads it.
 Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
                              const std::optional<Type>& loss) {
   std::map<std::string_view, const Value*> by_name;
@@ -263,9 +263,9 @@ Program update_before_passes(const RunSpec& step, std::span<const Value> leaves,
   return b.finish();
 }
 
-// The update as far as `quantize`, behind which codes of weights are kept: of a step that may keep
-// them the rest runs on the joined program, which has the products that read them and the update
-// that writes them.
+// The last pass that the update runs before it is joined to the micro-batches, in a step that may
+// keep codes of weights: the passes after it need the whole program, with the products that read
+// the codes and the update that writes them.
 constexpr const char* kBeforeCodes = "quantize";
 
 bool may_keep_codes(const RunSpec& step, const PassContext& context) {
@@ -277,7 +277,7 @@ bool may_keep_codes(const RunSpec& step, const PassContext& context) {
          !context.disabled.contains("keep_codes");
 }
 
-// Runs what is left on a joined program whose micro-batches are as they will run.
+// Runs the remaining passes on a joined program; its micro-batches have been through theirs.
 Program finished(Program joined, const RunSpec& step, PassContext context,
                  const MakesProgram& make) {
   const std::set<std::string_view> of_updates{"keep_codes", "join", "materialize", "overlap",
@@ -289,14 +289,14 @@ Program finished(Program joined, const RunSpec& step, PassContext context,
   return make(joined, step, context).program;
 }
 
-// True if the step is made within a memory budget. A caller that stops the passes early, or
-// switches off the choice of what to compute again, looks at programs that keep none.
+// True if the step is made within a memory budget; false if the caller stops the passes early or
+// switches off the choice of what to compute again, as the programs then keep to no budget.
 bool keeps_budget(const RunSpec& step, const PassContext& context) {
   return step.recompute.kind == Recomputation::Kind::kBudget && context.stop_after.empty() &&
          !context.disabled.contains("recompute");
 }
 
-// The step of these micro-batches, the first one and one of the others.
+// Joins the step in one program. `parts`: the first micro-batch, and one for all others.
 PipelineResult joined_step(const RunSpec& step, const PassContext& context,
                            const MakesProgram& make, std::vector<PipelineResult> parts) {
   std::vector<Value> leaves;
@@ -320,7 +320,7 @@ PipelineResult joined_step(const RunSpec& step, const PassContext& context,
   return out;
 }
 
-// The same as programs that run one after the other.
+// Makes the step as joined_step() does, but in separate programs that run one after the other.
 std::vector<StepPart> separate_step(const RunSpec& step, PassContext context,
                                     const MakesProgram& make, std::vector<PipelineResult> parts) {
   std::vector<StepPart> out;
@@ -332,8 +332,8 @@ std::vector<StepPart> separate_step(const RunSpec& step, PassContext context,
   return out;
 }
 
-// Calls `join` with the micro-batches; under a memory budget with those with which the peak of what
-// it makes is within it. `peak_of`: of the result.
+// Calls `join` with the micro-batches' programs; under a memory budget, with programs for which the
+// peak of the joined step, as peak_of(result) gives it, is within the budget.
 template <class Join, class PeakOf>
 auto made_of_micro_batches(const RunSpec& step, PassContext context, const MakesProgram& make,
                            const Join& join, const PeakOf& peak_of) {
@@ -406,7 +406,7 @@ Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts) {
   return loss_program(micro_batch, {.scale = 1.0 / static_cast<double>(all)});
 }
 
-// Updates weights by the gradients that the micro-batches leave as states.
+// Returns the program that updates weights by the gradients that micro-batches leave as states.
 Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,
                                 const DeviceTraits& traits) {
   return program_for(update_before_passes(step, leaves, std::nullopt), with_norm(step), traits,

@@ -39,9 +39,9 @@ struct StepPart {
   std::int64_t runs = 1;
 };
 
-// The programs of such a step that run one after the other: the first micro-batch, one of those
-// that add to its gradients, and the update. A memory budget is for all of them together. Throws
-// BudgetNotMet.
+// The programs of a step with micro-batches, to be run one after the other: the first micro-batch,
+// the one for all others, which adds to the gradients, and the update. A memory budget is for all
+// of them together. Throws BudgetNotMet.
 std::vector<StepPart> separate_micro_batches(const RunSpec& step, const PassContext& context,
                                              const MakesProgram& make);
 
@@ -53,9 +53,9 @@ std::vector<StepPart> separate_micro_batches(const RunSpec& step, const PassCont
 std::vector<StepPart> parts_of_step(const RunSpec& step, std::int64_t parts,
                                     const DeviceTraits& traits);
 
-// The pieces of parts_of_step(): the run of a micro-batch whose gradients are of this kind; its
-// program before passes; and the program that updates `leaves`, the leaves of the micro-batches,
-// and computes the gradients' norm. `parts`: the micro-batches of a step.
+// parts_of_step() is made of these: the run of a micro-batch with this kind of gradients; the
+// program of its loss before passes; and the program that updates `leaves`, the leaves of the
+// micro-batches, and computes the gradients' norm. `parts`: the number of micro-batches in a step.
 RunSpec micro_batch_of(const RunSpec& step, GradientKind kind);
 Program micro_batch_loss(const RunSpec& micro_batch, std::int64_t parts);
 Program update_of_micro_batches(const RunSpec& step, std::span<const Value> leaves,

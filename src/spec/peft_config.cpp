@@ -109,7 +109,7 @@ std::vector<std::string> whole_in(const Json& json, const std::string& where) {
     }
     out.emplace_back(known->second);
   }
-  // Embeddings that stay the head are named twice.
+  // Keeps each part once: two names may stand for one part.
   std::ranges::sort(out);
   out.erase(std::unique(out.begin(), out.end()), out.end());
   return out;

@@ -21,8 +21,8 @@ Adapters read_peft_config(const std::filesystem::path& folder);
 inline constexpr const char* kKeepsTied = "ensure_weight_tying";
 bool keeps_tied(const std::filesystem::path& folder);
 
-// The adapter_config.json. `modules`: its targets, named as in the model's files. `is_tied`:
-// keeps_tied() of the folder. `base`: the folder or name of the base model; empty: not known.
+// Returns an adapter_config.json. `modules`: its targets, by their names in the model's files.
+// `is_tied`: keeps_tied() of the folder. `base`: the base model's folder or name; empty: unknown.
 Json peft_config(const Adapters& adapters, const std::vector<std::string>& modules,
                  const std::vector<std::string>& whole, bool is_tied, const std::string& base);
 

@@ -27,7 +27,7 @@ struct PlannedField {
   std::string (*value)(const PlannedFor& planned);
 };
 
-// Fields and their planned defaults; RunGrid shortens the context to a model's learned positions.
+// The fields to which plans for a GPU give a default, with that default for the devices of a plan.
 constexpr PlannedField kPlanned[] = {
     {"precision", precision_for},
     {"attention", [](const PlannedFor&) -> std::string { return "flash"; }},

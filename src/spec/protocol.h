@@ -13,8 +13,8 @@ struct Protocol {
   int steps = 10;
   // Further steps with a record of every kernel, from which the busy time comes.
   int recorded_steps = 3;
-  // Unless 0: a visit by a driver ends after this many seconds of timed steps, or after `steps` of
-  // them.
+  // Unless 0: a visit of the cell by the driver (lab/driver/driver.h) ends after this many seconds
+  // of timed steps, or after `steps` of them.
   double visit_seconds = 0;
   // Further steps that wait for the device between forward, backward and optimizer.
   int part_steps = 0;

@@ -10,8 +10,8 @@
 
 namespace tracestep {
 
-// The flag of a field that accepts these values: its alias for published models if a value is none
-// of its choices.
+// The flag of a field that takes these values: the field's alias, which takes published models, if
+// a value is none of the field's choices; else its own flag.
 const std::string& flag_for(const RunField& field, std::span<const std::string> texts);
 
 // The command flags that together describe exactly the runs of `keys` (from key_of()), one text for

@@ -53,7 +53,7 @@ struct SpecField {
   bool is_optional = false;  // True: older results lack the field and have its default.
   // True: checkpoints hold states that depend on it, so a resumed run must keep its value.
   bool is_kept = false;
-  Thousand thousand = Thousand::kDecimal;  // What "k" means behind its numbers.
+  Thousand thousand = Thousand::kDecimal;  // What "k" means after its numbers.
   // The placeholder of the flag's value in help texts; empty: the flag is a switch.
   std::string value_name = "N";
   // The allowed values; empty: any value that `parse` accepts.

@@ -57,15 +57,15 @@ Program slide_program(const RunSpec& spec);
 // including parameters, states and rates.
 Program program_for(const Program& forward, const RunSpec& spec, const Device& device,
                     const PassContext& context = {});
-// As above without a device: planning/needs.h knows for which ops a kind of device has kernels.
+// Runs all passes for a device of which only the traits are known (planning/needs.h: its kernels).
 Program program_for(const Program& forward, const RunSpec& spec, const DeviceTraits& traits,
                     const PassContext& context = {});
 // The program of the spec after all passes, for `device`'s kernels; for a step with micro-batches,
 // the one that computes all of them (spec/micro_batches.h).
 Program step_program(const RunSpec& spec, const Device& device);
-// As above, for a device that is known by its traits only.
+// Returns the program of the spec after all passes, for a device known by its traits only.
 Program step_program(const RunSpec& spec, const DeviceTraits& traits = {});
-// As step_program(), with a report of each pass.
+// Makes the program that step_program() returns, together with a report of each pass.
 PipelineResult step_passes(const RunSpec& spec, const Device& device,
                            const PassContext& context = {});
 PipelineResult step_passes(const RunSpec& spec, const DeviceTraits& traits);

@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// What was made of a step.
+// The programs or the joined program that were made for a step, with the peaks of their memory.
 template <class Result>
 struct MadeStep {
   Result result;
@@ -21,12 +21,12 @@ struct MadeStep {
   std::int64_t program_bytes = 0;  // The highest peak that one of its programs has by itself.
 };
 
-// Calls `make` with the step, whose budget is then that of each program, until the peak of what it
-// makes is within the step's own budget. Beside a program there are the tensors of the others, and
-// arenas are packed anew: so the budget of a program is what the last try leaves of the step's. A
-// fitting result is improved where more than a thirty-second of the budget is left. Throws
-// BudgetNotMet naming the peak with the least budget that the programs meet; with that peak as its
-// budget the step is made.
+// Calls `make` until the peak of the step that it makes is within the step's budget. Each call
+// gives every program a budget of its own: while one runs, the tensors of the others are held
+// as well, so the next budget of a program is what the last try left of the step's. A step that
+// fits is improved while more than 1/32 of its budget is left. Throws BudgetNotMet with a peak
+// that suffices as the step's budget: the peak with the least budget that the programs can
+// meet.
 template <class Make>
 auto made_within(RunSpec step, const Make& make) {
   constexpr int kMostTries = 4;

@@ -104,12 +104,12 @@ void AddedTokens::split(std::string_view text, const OnText& on_text,
       continue;
     }
     std::size_t begin = at, end = at + token->pattern.size();
-    // The next search begins behind the pattern, whatever white space the token takes along.
+    // The next search begins after the pattern, whatever white space the token takes along.
     at = end;
     if (token->single_word && !is_word_alone(text.substr(0, begin), text.substr(end))) continue;
     if (token->lstrip) begin = done + end_without_space(between(text, done, begin));
     if (token->rstrip) end = space_ends.from(end);
-    // A token before took all of this one along. If it took a part, `tokenizers` fails.
+    // An earlier token took all of this one along; where it takes a part, `tokenizers` fails.
     if (begin > end) continue;
     if (begin > done) on_text(text.substr(done, begin - done));
     if (begin < end) on_token(token->id);

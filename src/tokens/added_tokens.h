@@ -16,11 +16,11 @@ struct AddedToken {
   std::string content;
   std::string pattern;       // The text to search for; it is normalized if texts are.
   bool single_word = false;  // True: it is not found inside a word.
-  // True: white space in front of it (behind it) belongs to the token.
+  // True: white space before the token (lstrip) or after it (rstrip) belongs to it.
   bool lstrip = false, rstrip = false;
 };
 
-// Searches for all tokens at once; of those that begin at one place, the longest is found.
+// Searches a text for all tokens at once; where several match, it takes the longest.
 class AddedTokens {
  public:
   using OnText = std::function<void(std::string_view text)>;

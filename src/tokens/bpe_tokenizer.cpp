@@ -136,8 +136,8 @@ class BpeTokenizer : public Tokenizer {
     return fmt::format("{}{}{}", model_, kField, kTokenizerMark);
   }
 
-  // The model as a tokenizer.json; empty for published models, which have one beside them or rules
-  // that none can express.
+  // The model as a tokenizer.json; empty for a published model, which has a tokenizer.json beside
+  // it or rules that no tokenizer.json can express.
   std::string tokenizer_json() const override {
     if (!is_own_) return {};
     std::vector<VocabPiece> pieces;
@@ -158,8 +158,8 @@ class BpeTokenizer : public Tokenizer {
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
-  // Encodes the text in parts that end before newlines, where that changes no id. The model may put
-  // a space in front of each part, as it does before a text; it is removed.
+  // Encodes the text in parts that end before newlines, if that changes no id. The model may add a
+  // space before each part, as it does before a text; all but that of the first part are removed.
   std::vector<std::int32_t> encode_published(std::string_view text) const {
     std::vector<std::int32_t> out;
     const int space = processor_.PieceToId(kSpace);

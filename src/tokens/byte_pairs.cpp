@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// The most ids, besides as many as there are, that a vocabulary may leave out; bounds its memory.
+// How many ids a vocabulary of n tokens may skip beyond n, which bounds the table of its texts.
 constexpr std::size_t kMostLeftOut = 65536;
 constexpr std::size_t kMostCachedBytes = 128, kMostCachedWords = std::size_t{1} << 20;
 
@@ -192,8 +192,8 @@ std::int32_t BytePairs::number_of(const TokenizerFields& model, std::string_view
   return *id;
 }
 
-// The end of the first part of `word` that no merge crosses: before a space, unless merges join a
-// space with the character before it.
+// Returns where the first part of `word` ends that can be encoded alone, as no merge crosses its
+// end: before a space, unless merges join a space with the character before it.
 std::size_t BytePairs::next_cut(std::string_view word) const {
   if (!cuts_at_spaces_) return word.size();
   for (std::size_t at = 1; (at = word.find(space_, at)) != word.npos; ++at) {

@@ -29,7 +29,7 @@ using TextMap = std::unordered_map<std::string, Value, TextHash, std::equal_to<>
 // The bytes of a text in GPT-2's alphabet, in which each character stands for a byte; nullopt: it
 // has other characters.
 std::optional<std::string> bytes_of_alphabet(std::string_view text);
-// Spells each byte as its character in that alphabet.
+// Spells each byte as the character that stands for it in GPT-2's alphabet.
 std::string in_alphabet(std::string_view bytes);
 
 class BytePairs {

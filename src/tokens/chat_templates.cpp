@@ -159,7 +159,7 @@ class Conversation {
 
   const ChatTemplate& form_;
   MarkedText out_;
-  std::string for_user_;  // what the first user's content gets in front
+  std::string for_user_;  // the text that is put before the first user's content
   bool has_turn_ = false, has_system_ = false, was_user_ = false;
 };
 

@@ -25,7 +25,7 @@ struct MarkedText {
   void add(std::string_view piece, bool is_trained);
 };
 
-// The texts before and behind the content of a message.
+// The texts before and after (`behind`) the content of a message.
 struct ChatTurn {
   std::string_view before = {}, behind = {};
 };
@@ -33,7 +33,7 @@ struct ChatTurn {
 struct ChatTemplate {
   enum class System {
     kOwnTurn,
-    kInFirstUser,  // The system's content stands in front of the first user's content.
+    kInFirstUser,  // The system's content stands before the first user's content.
     kRefused,
   };
   enum class Trim { kNothing, kAssistant, kAll };
@@ -41,7 +41,7 @@ struct ChatTemplate {
   std::string_view name;
   std::string_view begin = {};  // The text at the begin of a conversation.
   ChatTurn system = {}, user = {}, assistant = {};
-  // The text after an assistant's turn that is not trained, as `assistant.behind` is.
+  // The text after `assistant.behind`, which is not trained, while `assistant.behind` is.
   std::string_view after_assistant = {};
   // The content of the system's turn if the conversation has none.
   std::string_view usual_system = {};

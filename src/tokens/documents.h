@@ -13,7 +13,7 @@
 namespace tracestep {
 
 struct DocumentOptions {
-  // The format of rows with messages; nullptr: such rows count as broken.
+  // The format of the rows with messages; nullptr: a row with messages counts as broken.
   const ChatTemplate* chat = nullptr;
   // The tokens to add after a text, and after the completion of a prompt. A conversation has its
   // own end.
@@ -31,8 +31,8 @@ struct DocumentSet {
 
 // Reads files that end in .jsonl, .ndjson or .json as rows, and any other file as one document. A
 // row is an object with one of: text, a document; prompt and completion, of which the completion
-// counts; messages, a list of {role, content}, of which the assistant's count. The tokens that the
-// tokenizer puts in front of a text precede all documents but conversations, whose template has
+// counts; messages, a list of {role, content}, of which the assistant's count. The tokens with
+// which the tokenizer starts a text precede all documents but conversations, whose template has
 // them. A row is broken if it has none of these, or nothing in it counts. Throws Error{kInput} for
 // more broken rows than `most_broken`, and for no document at all.
 DocumentSet read_documents(const TextSource& source, const DocumentOptions& options,

@@ -29,7 +29,7 @@ class PackedRows {
   // The number of pieces that were left out because none of their targets counts.
   std::int64_t left_out() const { return left_out_; }
 
-  // The batch of these rows. Positions behind a row's last document form a document of token 0,
+  // The batch of these rows. Positions after a row's last document form a document of token 0,
   // without targets.
   Batch batch(std::span<const std::int64_t> rows) const;
 

@@ -19,9 +19,9 @@ constexpr std::uint32_t kMostNested = 50, kMostHeapKiB = 256 << 10;
 // tokenizers go back over a run of blanks once; one that does so again and again is stopped.
 constexpr std::size_t kLeastSteps = 200'000, kStepsPerByte = 20;
 
-// Matches one part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin of a
-// group, a repeat. It takes only plain letters in (?i:…), as the two fold the cases of others
-// differently, and no sign behind a repeat in braces, which means another thing to each.
+// The pattern of a part that Oniguruma and PCRE2 read alike: a sign, an escape, a class, the begin
+// of a group, a repeat. It has only plain letters in (?i:…), as the two fold the cases of others
+// differently, and no + or ? after a repeat in braces, which means another thing to each.
 constexpr std::string_view kTaken =
     R"((?x) (?<escape> \\ (?: [sSdrntf] | [^A-Za-z0-9\x80-\x{10ffff}] | [pP] \{ (?: L[ultmo]? |
          M[nce]? | N[dlo]? | P[cdseifo]? | S[mcko]? | Z[slp]? | C[cfnos]? ) \} ) )

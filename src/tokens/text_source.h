@@ -35,7 +35,7 @@ TextSource read_text(std::span<const std::filesystem::path> paths);
 // (hidden); CRLF line ends, kept: c.txt".
 std::string words_of(const TextSource& source);
 
-// As read_text(), for bytes from elsewhere. `name`: for error messages.
+// Converts bytes to a text as read_text() does those of a file. `name`: for error messages.
 std::string text_of_bytes(std::string bytes, const std::string& name);
 
 }  // namespace tracestep

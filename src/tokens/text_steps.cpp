@@ -40,7 +40,7 @@ bool is_space(const TokenizerFields& step) {
   return text != nullptr && *text == Json(" ");
 }
 
-// A text that a step changes. `first_bytes` as in TextNormalizer::Result.
+// A text that a step has changed, with its `first_bytes` (TextNormalizer::Result).
 using Changed = TextNormalizer::Result;
 
 // Returns the text with each match replaced by `by`, which counts among the first bytes if the
@@ -79,7 +79,7 @@ void append_nfc(std::string_view text, std::string& out) {
 }
 
 // The text in Unicode's NFC. An ASCII character never joins one before it, so each stretch without
-// ASCII is normalized with the one character in front of it, and ASCII alone stays.
+// ASCII is normalized with the one character before it, and ASCII alone stays.
 std::string nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -126,7 +126,7 @@ void TextNormalizer::add(const TokenizerFields& step) {
   } else if (type == "Prepend") {
     step.allow({"prepend"});
     std::string content = step.text("prepend");
-    // `tokenizers` repeats the first character then, where NFC follows.
+    // With nothing to prepend and NFC after it, `tokenizers` would repeat the first character.
     if (content.empty()) step.refuse("it prepends nothing");
     steps_.push_back({Prepend{std::move(content)}, step.where()});
     prepends_space_ = true;

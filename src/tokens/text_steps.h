@@ -39,7 +39,7 @@ class TextNormalizer {
 
   // The text that replaces a space, such as U+2581; empty: spaces are kept.
   const std::string& space() const { return space_; }
-  // True if a text gets such a space at its beginning.
+  // True if a text gets a space, or space() in its place, at its beginning.
   bool prepends_space() const { return prepends_space_; }
 
  private:
@@ -91,7 +91,7 @@ class PreTokenizer {
     Behavior behavior;
     bool invert = false;
   };
-  struct Prefix {  // A text that is added in front of a word unless the word begins with it.
+  struct Prefix {  // A text that is added before a word unless the word begins with it.
     std::string content;
     bool at_start_only = false;
   };

@@ -141,7 +141,7 @@ Layout npy_layout(std::span<const std::byte> start, std::uint64_t size, const st
 constexpr std::size_t kLlmcHeaderBytes = 1024;
 constexpr std::int32_t kLlmcGpt2 = 20240520, kLlmcEval = 20240522, kLlmcLlama3 = 20240801;
 
-// The layout of a file of llm.c; nullopt: it does not start with such a header.
+// The layout of a file of llm.c; nullopt: it does not start with a header of llm.c.
 std::optional<Layout> llmc_layout(std::span<const std::byte> start, std::uint64_t size,
                                   const std::string& name) {
   std::array<std::int32_t, 3> header{};

@@ -43,7 +43,7 @@ class TokenSource {
   void read(std::int64_t start, std::span<std::int64_t> out) const;
 
  protected:
-  // As read(), with [start, start + out.size()) inside the stream.
+  // Fills `out` with the tokens from `start` on; [start, start + out.size()) is in the stream.
   virtual void copy(std::int64_t start, std::span<std::int64_t> out) const = 0;
   friend class TokenRange;
 };

@@ -29,8 +29,8 @@ class Tokenizer {
   // The exact number of bytes of text that `token` stands for; nullopt: it stands for unknown text,
   // or is no token.
   virtual std::optional<std::int64_t> byte_count(std::int64_t token) const = 0;
-  // The tokens that the model expects in front of a new text, such as a prompt. encode() does not
-  // add them.
+  // The tokens that the model expects before a new text, such as a prompt. encode() does not add
+  // them.
   virtual std::vector<std::int32_t> start() const { return {}; }
   // The content of the tokenizer's file, which parse_tokenizer() reads. Equal tokenizers have equal
   // content.
@@ -69,8 +69,8 @@ std::unique_ptr<Tokenizer> parse_tokenizer(const std::string& content, const std
 std::filesystem::path tokenizer_file(const std::filesystem::path& path);
 inline constexpr const char* kTokenizerJson = "tokenizer.json";
 inline constexpr const char* kTokenizerModel = "tokenizer.model";
-// Loads the tokenizer at `path` as above; its file is read whole. Errors: kInput, also when it is
-// missing.
+// Loads the tokenizer from tokenizer_file(path), which is read whole. Errors: kInput, also when the
+// file is missing.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 // The largest file that is read, enough for a million pieces.
 inline constexpr std::uint64_t kMostTokenizerBytes = std::uint64_t{64} << 20;

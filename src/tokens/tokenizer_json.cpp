@@ -14,7 +14,7 @@ namespace {
 // The most tokens set before a text; a template may name a list of ids again and again.
 constexpr std::size_t kMostStart = 1024;
 
-// Returns the tokens that a template sets before a text; refuses kinds that change the text itself.
+// Returns the tokens that a template sets before a text; refuses post-processors that change texts.
 std::vector<std::int32_t> start_in(const TokenizerFields& file) {
   std::vector<std::int32_t> out;
   if (file.find("post_processor") == nullptr) return out;
@@ -90,7 +90,7 @@ class JsonTokenizer : public Tokenizer {
       const auto& text = texts_[static_cast<std::size_t>(check_token(token, vocab_size()))];
       if (text) out += *text;
     }
-    // The space that encoding has put in front.
+    // Removes the space that encoding has put before the text.
     if (prepends_space() && out.starts_with(' ')) out.erase(0, 1);
     return out;
   }
@@ -150,9 +150,9 @@ class JsonTokenizer : public Tokenizer {
     of_normalized_ = AddedTokens(std::move(of_normalized), file.where());
   }
 
-  // Sets the text of an added token: its pattern, in which a normalizer may have put a space in
-  // front. One in the vocabulary may come from merges, too, and keeps the vocabulary's text unless
-  // its pattern differs from its content.
+  // Sets the text of an added token: its pattern, before which a normalizer may have put a space. A
+  // token that is in the vocabulary, too, may come from merges, and keeps the vocabulary's text
+  // unless its pattern differs from its content.
   void set_text(const AddedToken& token, const TokenizerFields& fields) {
     const auto id = static_cast<std::size_t>(token.id);
     const bool is_known = pairs_.find(token.content).has_value();
@@ -161,7 +161,7 @@ class JsonTokenizer : public Tokenizer {
     if (texts_[id] && !is_known) {
       fields.refuse("\"{}\" has the id {} of another token", escaped(token.content), id);
     }
-    // The characters of one that is in no vocabulary of bytes are themselves.
+    // In a vocabulary of bytes, an added token's characters stand for themselves, not for bytes.
     texts_[id] = pre_tokenizer_.is_byte_level() ? token.pattern : pairs_.text_of(token.pattern);
   }
 

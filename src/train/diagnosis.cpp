@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// Rates and weights above these are suspected; no weight made from a seed is beyond ±3.
+// Above these a rate or a weight is named as a likely reason; weights from a seed are within ±3.
 constexpr double kLargestUsualRate = 0.1;
 constexpr double kLargestUsualWeight = 1000.0;
 

@@ -43,8 +43,8 @@ struct EvalResult {
 };
 
 // Evaluates the weights. Weights that are not finite are no error: `not_finite` of the result names
-// them. `before_batch` is called in front of each batch with the number of batches. Without
-// `tokens`, a captured module is evaluated on its example as the only batch.
+// them. `before_batch` is called before each batch with the number of batches. Without `tokens`, a
+// captured module is evaluated on its example as the only batch.
 EvalResult evaluate(Device& device, const EvalOptions& options, TokenSourcePtr tokens,
                     const std::function<void(std::int64_t batches)>& before_batch = {});
 

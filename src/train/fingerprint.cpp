@@ -39,7 +39,7 @@ enum class OnChange : std::uint8_t {
 struct Entry {
   std::string key;        // in checkpoints, in messages and in a list of accepted changes
   std::string also = {};  // other settings that decide it, for messages
-  // null: does not apply to this run, which an earlier entry shows.
+  // Returns the value; null if the entry does not apply, as the value of an earlier entry shows.
   std::function<Json(const Run&)> value;
   OnChange on_change = OnChange::kAsk;
   Json older = {};  // the value for checkpoints older than the entry; null: unknown
@@ -62,7 +62,7 @@ Json optimizer_of(const Run& run) {
                      scaling.growth_interval};
 }
 
-// The numbers behind the optimizer's kind in checkpoints of versions without flags for them.
+// The numbers that follow the optimizer's kind in checkpoints of versions without flags for them.
 constexpr const char* kOnceOfOptimizer[] = {"beta1", "beta2", "eps"};
 
 std::string tokens_text(std::int64_t tokens) {
@@ -127,7 +127,7 @@ Json order_of_sums(const Run& run) {
                           .low_sums = p.low_sums});
 }
 
-// Adds settings of speed that change how the same step is rounded.
+// Adds entries for settings of speed that change only how the sums of a step are rounded.
 void add_rounding(std::vector<Entry>& out) {
   out.push_back({.key = "compile_passes",
                  .also = " (of the executor, or named)",

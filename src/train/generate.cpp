@@ -71,8 +71,8 @@ class WindowedCaches {
       : stores_(stores), run_(run), cache_(windowed_cache(run.model, run.shape.context)) {}
 
   bool slide() const { return cache_.slides(); }
-  // Returns the row of the cache for the token at `position`, the next one. A cache of a window
-  // that is full is moved first, so that there is one.
+  // Returns the row of the caches for the token at `position`, the next one of the text. If the
+  // caches are full, their last tokens are moved to the front first, which frees rows.
   std::int64_t place_of(std::int64_t position) {
     if (slide() && position - before_ == cache_.length) {
       if (executor_ == nullptr) {
@@ -101,7 +101,7 @@ class Decoder {
   Decoder(const RankStores& stores, const RunSpec& run, WindowedCaches& caches)
       : stores_(stores), run_(run), caches_(caches) {}
 
-  // Runs `tokens`, the first of which is at `position`; the logits after the last one.
+  // Runs `tokens`, the first of which is at `position`; returns the logits after the last one.
   HostTensor run(std::span<const std::int64_t> tokens, std::int64_t position) {
     const std::int64_t count = std::ssize(tokens);
     if (count != count_) make(count);
@@ -128,7 +128,7 @@ class Decoder {
     count_ = count;
   }
 
-  // Gives up its memory but for the weights and the caches.
+  // Frees the decoder's memory, except for the weights and the caches.
   void clear() { executor_.reset(); }
 
  private:
@@ -149,7 +149,7 @@ class GreedyDecoder {
         executor_(stores.executor_of_first(
             run, without_gradients(run, greedy_program(run), store_.device()))) {}
 
-  // Decodes up to `count` tokens behind `token`, which is at `position`.
+  // Decodes up to `count` tokens that follow `token`, which is at `position`.
   std::vector<std::int64_t> run(std::int64_t token, std::int64_t position, std::int64_t count) {
     begin(token, position);
     count = std::min(count, caches_.room_at(position));
@@ -174,7 +174,7 @@ class GreedyDecoder {
     store_.set(kGreedyToken, integer_tensor(token, {1, 1}));
     store_.set(kGreedyPosition, integer_tensor(position, {}));
   }
-  // Throws an error that says what is wrong with the logits behind `token`.
+  // Throws an error that says what is wrong with the logits after `token`.
   void explain(std::int64_t token, std::int64_t position) {
     next_ = -1;
     begin(token, position);

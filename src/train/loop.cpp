@@ -296,8 +296,8 @@ class Run {
     return is_best;
   }
 
-  // Samples from a copy of the weights, which changes no number of the training. If there is no
-  // room for it, a process alone goes on without samples; others end, as some may have room.
+  // Samples from a copy of the weights, which changes no number of the training. Without room for
+  // it, a single process goes on without samples; one of several fails, as others may have room.
   std::vector<std::int64_t> sample() try {
     GenerateOptions options{.run = options_.run, .prompt = options_.sample_prompt, .tokens = 64};
     options.run.parallel = {};

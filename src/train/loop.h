@@ -122,8 +122,8 @@ struct TrainResult {
 // likely reason, and the last finite checkpoint. The state before that step is saved if it is
 // finite.
 //
-// With `shards`, weights have the same bits for every such number of replicas, and for one rank
-// that accumulates `shards` batches; losses are rounded in another order.
+// With `shards`, weights have the same bits for every number of replicas that divides `shards`, and
+// for one rank that accumulates `shards` batches; losses are rounded in another order.
 //
 // A sample is made from a copy of the weights, by the seed: training goes on as without it.
 //

@@ -76,7 +76,7 @@ RankError of_rank(int rank, const Error& error) {
   return {rank, error.message(), error.hint(), error.code()};
 }
 
-// Writes this process's shards into open(). Returns errors, of which other ranks must know first.
+// Writes this process's shards into what open() returns; keeps errors, to throw after agree_on().
 template <class Open>
 Outcome write_own_shards(const Open& open, const WholeTensors& from) {
   Outcome out;

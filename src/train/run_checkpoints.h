@@ -59,7 +59,7 @@ class RunCheckpoints {
   // **Errors**: kOutput, with the rank; in the processes beside it kFailed, or they wait until it
   // ends them.
   std::optional<NotFinite> save(std::int64_t step, const WholeTensors& from);
-  // As save(), called by the first process alone, which must hold whole tensors.
+  // Does what save() does, but called by the first process alone, which must hold whole tensors.
   std::optional<NotFinite> save_alone(std::int64_t step, const WholeTensors& from);
 
   bool are_on() const { return !folder_.empty(); }

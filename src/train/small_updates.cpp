@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kFewest = 0.5;  // of the parameters; below it a line is worth while
 
-// The number of bits of the significand behind the leading one.
+// The number of bits of the significand after the leading one.
 int fraction_bits(DType dtype) {
   return dtype == DType::kBF16 ? 7 : 10;
 }

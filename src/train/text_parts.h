@@ -27,9 +27,9 @@ struct TextPart {
 // fewer remain, each is a part that repeats its row. Throws Error{kInput} for a text of one token.
 std::vector<TextPart> parts_of(const TokenSource& tokens, BatchShape shape, std::int64_t batches,
                                std::int64_t divisor = 1);
-// As parts_of(), for the shape of the run; with rows of documents if the run packs them; and with
-// whole batches only for a captured module, whose shape is fixed. Throws Error{kInput} also for a
-// text without a whole batch.
+// The parts of a text for a run, made by parts_of() with the run's shape; of packed rows, if the
+// run packs documents; of whole batches only, if the run's model is a captured module, whose shape
+// is fixed. Throws Error{kInput} also for a text without a whole batch.
 std::vector<TextPart> parts_for(const RunSpec& run, const TokenSourcePtr& tokens,
                                 std::int64_t batches, std::int64_t divisor = 1);
 std::int64_t tokens_of(const std::vector<TextPart>& parts);

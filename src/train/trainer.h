@@ -42,13 +42,13 @@ class Trainer {
   std::optional<NotFinite> find_cause(std::int64_t index);
 
   bool can_validate() const { return validation_ != nullptr; }
-  // The mean loss over the validation tokens, or as many as the options say.
+  // The mean loss over the validation tokens, or over as many batches as the options say.
   double validate();
-  // As find_cause(), for a validation.
+  // Finds where the latest validation stopped being finite, as find_cause() does for a step.
   std::optional<NotFinite> find_cause_in_validation();
 
  private:
-  // The number of micro-batches in a step (with shards: a replica's); micro_batch(): rows of each.
+  // rounds(): micro-batches of a step (with shards: of a replica); micro_batch(): rows of each.
   std::int64_t rounds() const {
     return options_.shards == 0 ? options_.run.accumulate
                                 : options_.shards / options_.run.parallel.replicas();

@@ -75,8 +75,8 @@ void write_description(const Directory& folder, std::int64_t step, const Paralle
 
 enum class Verify {
   kAll,  // every byte
-  // The description, with names and sizes of files: for a process next to one that verifies
-  // everything.
+  // The description, and the names and sizes of the files that it lists. For a process of a run in
+  // which another process verifies everything.
   kDescription,
 };
 

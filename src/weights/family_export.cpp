@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kWhere = "export";
 constexpr const char* kConfig = "config.json";
 
-// Files that are copied from the origin if it has them: beside the model, and of the tokenizer.
+// Files to copy from the origin if it has them: beside the weights (kBeside), and a tokenizer's.
 constexpr const char* kBeside[] = {"generation_config.json"};
 constexpr const char* kTokenizerConfig = "tokenizer_config.json";
 constexpr const char* kTokenizerFiles[] = {

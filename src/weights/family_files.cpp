@@ -113,7 +113,7 @@ bool is_left_out(std::string_view name, const ReadModel& model, const Spelling& 
 }
 
 // --- the tensors --------------------------------------------------------------------------------
-
+// The place that one of our tensors has in a tensor of the files, and the shape of our tensor.
 struct Held {
   FamilyTensor place;  // with the name that the files have
   Shape shape;         // ours

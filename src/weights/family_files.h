@@ -48,7 +48,7 @@ std::string hash_of_family_weights(const std::filesystem::path& folder);
 // The shapes of all parameters of a model, by name.
 std::map<std::string, Shape> parameter_shapes(const ModelConfig& config);
 
-// Copies rows between a tensor of ours and the family's one, of which `theirs` has the rows from
+// The direction of copy_rows() between our tensor and the family's; `theirs` has its rows from
 // `begin` on (0 if it is transposed). `shape`: of our tensor; `size`: the bytes of an element.
 enum class Rows { kToOurs, kToTheirs };
 void copy_rows(Rows direction, const FamilyTensor& place, const Shape& shape, std::size_t size,

@@ -49,7 +49,7 @@ std::set<std::string> files_in(const fs::path& folder) {
   return out;
 }
 
-// Names the model that an adapter is for, ", which changes NAME"; empty: its file does not say.
+// Returns ", which changes NAME" with an adapter's base model; "" if its file does not name one.
 std::string changed_by(const fs::path& adapter) {
   try {
     const Json fields = Json::parse(read_text_file(adapter, "init"_field, std::uint64_t{1} << 20),

@@ -21,7 +21,7 @@ std::vector<double> numbers_of(const HostTensor& tensor) {
   return {all.begin(), all.end()};
 }
 
-// All sets of frequencies that layers use, or that scaled ones are computed from: the config's
+// Returns the sets of rotation frequencies that a published file may hold: those of the config
 // without scaling, those of layers with a window, and the scaled ones.
 std::vector<ops::RopeFrequency> frequencies_of(const ModelConfig& c) {
   const RopeScaling& s = c.rope_scaling;

@@ -54,7 +54,7 @@ void check_architecture(const ModelConfig& asked, const ModelConfig& in_file,
               "leave out the options of the model: the weights come with theirs");
 }
 
-// The model that the weights hold, with the heads that were asked for. `asked`: by the flags.
+// Returns the model that the weights hold. `asked`: the model by the flags, whose heads it takes.
 ModelConfig model_in_file(const RunGrid& grid, const ModelConfig& asked, const Weights& weights) {
   const SavedTensors& file = weights.tensors;
   const bool has_heads = grid.is_given("heads");

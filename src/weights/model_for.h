@@ -12,7 +12,7 @@ namespace tracestep {
 // those of the base of `grid`; its vocabulary is the one given, that of the weights or that of the
 // tokenizer. Throws Error{kUsage} if these disagree, and Error{kInput} if the weights are no model.
 ModelConfig model_for(const RunGrid& grid, const Weights* weights, const Tokenizer* tokenizer);
-// Uses the adapters in the weights, unless the run itself says what is trained.
+// Sets run.lora to the adapters that the weights hold, unless the run itself says what is trained.
 void take_adapters(RunSpec& run, const Weights* weights);
 
 }  // namespace tracestep

@@ -89,7 +89,7 @@ void fill_range(const Values& out, const Initial& initial, std::uint64_t seed,
   }
 }
 
-// Describes uniform values with the variance of `initial`, of which a random draw gives four.
+// Describes uniform values around 0 whose variance is that of `initial`.
 UniformValues uniform_like(const Initial& initial, std::uint64_t seed, std::string_view name) {
   return {seed, stream_hash(name), initial.sigma * std::sqrt(12.0) * 0x1p-32};
 }
@@ -152,7 +152,7 @@ bool is_storable(const Type& from, const Type& to, bool is_published) {
 
 namespace {
 
-// Returns NF4 magnitudes or scales in the model's shape; nullopt: they have it, or are neither.
+// Returns NF4 magnitudes or scales in the shape that `to` has; nullopt: no change is needed.
 std::optional<HostTensor> divided_otherwise(const WholeTensors& to, const std::string& name,
                                             const TensorView& value) {
   const Type type = to.type(name);
@@ -193,7 +193,7 @@ void initialize_states(Store& store) {
 
 namespace {
 
-// Sets a whole parameter without the host's help, where that is possible; false: it is not.
+// A function that sets a whole parameter in the device's memory; it returns false if it cannot.
 using FillThere = std::function<bool(const std::string& name, const Initial& initial)>;
 
 void fill_parameters(Fill fill, const WholeTensors& to, std::uint64_t seed,

@@ -107,7 +107,7 @@ Nf4Weights to_nf4(const TensorView& weight) {
 
 namespace {
 
-// Returns the number of blocks that share a scale, from the numbers of scales and blocks.
+// Returns how many blocks of a weight share one scale, from its numbers of scales and blocks.
 std::int64_t group_of(std::int64_t scales, std::int64_t blocks) {
   return scales == ceil_div(blocks, kNf4Group) ? kNf4Group
                                                : blocks / std::max<std::int64_t>(scales, 1);

@@ -17,7 +17,7 @@ struct NotFinite {
   // The tensor: "lm_head.weight", "the result of softmax at layers.0.attn (forward)".
   std::string what;
   DType dtype = DType::kF32;
-  // How many elements are infinite, are NaN, and there are in all.
+  // The numbers of infinite elements, of NaN elements, and of all elements of the tensor.
   std::int64_t infinite = 0, nan = 0, count = 0;
   std::optional<Phase> phase = {};  // The phase of a result; nullopt for a weight.
 

@@ -51,8 +51,8 @@ class Places {
         shapes_(parameter_shapes(model)),
         places_(tensors_in_family(family, model, shapes_)) {}
 
-  // The place in the files of a product's weight. Error{kUsage} where files have it joined with
-  // others, as one adapter would serve all of them.
+  // Returns where the files have a product's weight. Error{kUsage} if they have it joined with
+  // other weights, as one adapter would serve all of them.
   const FamilyTensor& of(std::string_view product) const {
     const std::string weight = std::string(product) + std::string(kWeight);
     const auto found = places_.find(weight);
@@ -102,7 +102,7 @@ class Places {
     return out;
   }
 
-  // Returns an adapter's matrix; for B, its rows are reordered by `direction`, as the weight's are.
+  // Returns an adapter's matrix; rows of B are reordered by `direction`, as rows of the weight are.
   HostTensor moved(Rows direction, std::string_view adapter, const HostTensor& from) const {
     FamilyTensor place = of(product_of(adapter));
     if (which_of(adapter) == kAdapterA || place.turned == 0) return from;

@@ -15,14 +15,14 @@
 
 namespace tracestep {
 
-// The key of a model's metadata that holds architecture_of() it (spec/fields.h); a model without
-// one is the reference Transformer.
+// The key in a model's metadata for its architecture, as architecture_of() returns it
+// (spec/fields.h); a model without this key is the reference Transformer.
 inline constexpr const char* kArchitecture = "model";
 
-// The key that holds name_of() the adapters among the tensors (run/adapters.h).
+// The metadata's key for the adapters among the tensors, as name_of() writes them.
 inline constexpr const char* kLora = "lora";
 
-// The key that holds SavedTensors::origin().
+// The metadata's key for the published model that weights come from: SavedTensors::origin().
 inline constexpr const char* kOrigin = "origin";
 
 class TensorSource {

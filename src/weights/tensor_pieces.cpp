@@ -5,8 +5,8 @@
 namespace tracestep {
 namespace {
 
-// Where the rows of a block lie: `count` rows of `bytes` each; in the whole tensor, rows of all
-// `blocks` blocks follow each other in turn. A block of an empty tensor has no rows.
+// Where the rows of a block lie: `count` rows of `bytes` each. The whole tensor has the first row
+// of every block, then the second of every block, and so on; an empty tensor has none.
 struct Rows {
   std::size_t count = 1, bytes = 0, blocks = 1;
 

@@ -18,14 +18,14 @@ namespace tracestep {
 
 struct DividedTensor {
   Type whole;
-  // The axis along which choice.tensor ranks divide it; its size there is a multiple of them.
-  // nullopt: it is not divided.
+  // The axis along which the choice.tensor ranks of a replica divide the tensor; its size along
+  // that axis is a multiple of their number. nullopt: the tensor is not divided.
   std::optional<int> axis = {};
 
   friend bool operator==(const DividedTensor&, const DividedTensor&) = default;
 };
 
-// The number of blocks, and the type of each.
+// block_count() returns the number of blocks of a tensor, and block_type() the type of each block.
 int block_count(const DividedTensor& tensor, const Parallel& choice);
 Type block_type(const DividedTensor& tensor, const Parallel& choice);
 

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// Returns part `index` of the elements of a tensor, in `parts` equal parts, padded with zeros.
+// Returns the elements of part `index` of `parts` equal parts of a tensor, padded with zeros.
 HostTensor vector_of(const HostTensor& whole, std::int64_t parts, std::int64_t index) {
   const OwnPart own = own_part_of(whole.count(), parts, index);
   HostTensor out = HostTensor::zeros(whole.dtype, {part_count(whole.count(), parts)});
@@ -73,7 +73,7 @@ bool WholeTensors::has_parts() const {
   return false;
 }
 
-// Returns how ranks hold a tensor: a state as the parameter that ends its name, codes as a weight.
+// Returns how ranks hold a tensor: a state as the parameter in its name, NF4 parts as the weight.
 WholeTensors::Held WholeTensors::held(std::string_view name) const {
   const Type& here = first().at(name).type;
   if (const std::string_view weight = weight_of_part(name); !weight.empty()) {
