@@ -20,7 +20,7 @@ Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 // Shows people the columns of fields in which rows of this table differ (such as several executors)
 // or that are not as usual (such as another vocabulary, or adapters in every row). If rows with one
-// name are of different models, the fields that tell the models apart become columns behind the
+// name are of different models, the fields that tell the models apart become columns after the
 // name.
 void show_unusual(Table& table);
 

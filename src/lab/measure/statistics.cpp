@@ -22,7 +22,7 @@ std::vector<double> sorted(std::span<const double> samples) {
   return out;
 }
 
-// The place of a quantile: behind the order statistic `below`, by a share of the step to the next.
+// A quantile's position: after order statistic `below`, by `share` of the distance to the next one.
 struct Position {
   std::size_t below;
   double share;
