@@ -178,7 +178,7 @@ Fields<Count> fields(const std::string& label, const Json& key) {
       {data_only(col::cell), [key](C) { return key; }}};
 }
 
-// Explains a count of products: "2L", "L, one kernel for all" or how many layers are which.
+// Explains a count of products: "2L", "L, one kernel for all", or how many layers have one kernel.
 std::string why_of_attention(std::int64_t whole, std::int64_t layers, int products) {
   if (whole == 0) return fmt::format("{}L", products);
   if (whole == layers) return "L, one kernel for all";
