@@ -187,7 +187,7 @@ class Parser {
     return out;
   }
 
-  // Reads "rows.column" if a bracket or a comma is behind it; nullopt, and nothing read, otherwise.
+  // Reads "rows.column" if a bracket or a comma follows; otherwise reads nothing: nullopt.
   std::optional<OfRows> column(bool is_before_comma = false) {
     const std::string_view before = rest_;
     if (std::isalpha(static_cast<unsigned char>(next())) != 0) {

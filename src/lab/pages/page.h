@@ -89,7 +89,7 @@ struct Page {
   // The labelled texts "Question", "Claimed", "Right", "Note" and "Trap"; the last two may occur
   // several times.
   std::vector<std::pair<std::string, std::string>> labelled = {};
-  std::string command = {};  // The command, without "tracestep" in front.
+  std::string command = {};  // The command, without "tracestep" before it.
   std::vector<std::pair<std::string, Selection>> rows = {};
   std::vector<Figure> figures = {};
   std::vector<Outcome> phrases = {};  // Named comparisons, whose outcome texts insert as {name}.
@@ -115,7 +115,7 @@ struct Placeholder {
   bool is_condition = false;
   std::string name, spec;
 };
-// A template in pieces: each has plain words and a placeholder behind them; the last one has words
+// A template in pieces: each piece is plain words followed by a placeholder; the last one is words
 // only.
 struct Template {
   std::vector<std::string> plain;

@@ -57,7 +57,7 @@ std::string label_of(std::span<const std::string> columns, const ChartRows& rows
   return out;
 }
 
-// Groups the rows that have a bar by their label, which `labels` make.
+// Groups the rows that have a bar by their label, which the texts of the columns `labels` make.
 RowGroups drawn_rows(const Chart& chart, const ChartRows& rows,
                      std::span<const std::string> labels) {
   const std::vector<std::string> skipped = names_of(chart, "skip");
@@ -124,7 +124,7 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// Sorts bars, the longest first, and adds up those behind the first `count` to one, "N more".
+// Sorts bars, the longest first, and adds up those after the first `count` to one, "N more".
 void keep_longest(std::vector<Bar>& bars, std::size_t count) {
   std::ranges::stable_sort(bars, std::greater(), &Bar::sum);
   if (bars.size() <= count) return;
