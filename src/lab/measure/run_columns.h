@@ -9,13 +9,13 @@
 
 namespace tracestep {
 
-// Returns the columns of all fields of a run that have one.
+// Returns a column for each field of a run that has one (is_column()).
 Fields<RunSpec> run_columns();
 // Returns columns that identify a row whichever other columns are shown: "label" with label_of()
 // the run, and "cell" with its key. They are only in csv and json.
 Fields<RunSpec> key_columns();
-// Return key columns that tell the rows of a table apart, without descriptions, and key_columns():
-// of fields that change the program or that a grid varies; axis_columns(): only of the latter.
+// Return key columns without descriptions, then key_columns(): program_columns() of fields that
+// change the program or that a grid varies, axis_columns() of the latter and of kData fields.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 // Shows people the columns of fields in which rows of this table differ (such as several executors)
