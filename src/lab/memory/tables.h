@@ -90,7 +90,7 @@ Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // that its backward freed, and the bytes of its gradients, beside the program's figures.
 Table gradient_slope_table(const MemoryCell& cell);
 
-// Makes a table of the work that backward repeats, and the bytes kept for that; no row without any.
+// Makes a table of the work that backward repeats, and the bytes kept for that; may have no rows.
 Table recompute_table(const MemoryCell& cell);
 // Returns the bytes kept only as inputs of recomputed nodes, without weights and the step's inputs.
 std::int64_t held_for_recompute(const Program& program);

@@ -29,7 +29,7 @@ Quantity power(const Quantity& base, const Quantity& exponent) {
                          fmt::format("({} ^ {})", base.formula, exponent.formula));
 }
 
-// A column, in the rows for which a name of the page stands.
+// "rows.column" in a formula: the rows that the first name stands for, and the column's name.
 struct OfRows {
   Rows rows;
   std::string name;

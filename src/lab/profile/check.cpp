@@ -86,7 +86,7 @@ class Check {
     }
     return n;
   }
-  // Counts a step's kernels: those of the first step unlike the graph, else those of the graph.
+  // Counts the kernels of a step: the first step whose count is not the graph's, or any if all are.
   std::int64_t kernels() const {
     std::vector<std::int64_t> counts(p_.steps.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) ++counts[static_cast<std::size_t>(l.step)];

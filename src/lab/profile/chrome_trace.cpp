@@ -172,7 +172,7 @@ class Writer : TraceEvents {
     return out + "]";
   }
 
-  // Writes ranges around neighbours of one phase, then, inside, around those of one component.
+  // Writes a range around adjacent launches of one phase and, in it, around those of one component.
   void scopes(const char* category, TracePlace place,
               std::span<const ProfiledLaunch* const> launches) {
     const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {

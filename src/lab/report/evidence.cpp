@@ -366,7 +366,7 @@ double checked(double value) {
   return Quantity::exact(value, {}).value;
 }
 
-// Applies `fold` to the column's values; formulas call it `function`.
+// Returns `fold` of the column's values, as a number whose formula calls it `function`.
 template <class Fold>
 Quantity folded(const char* function, std::span<const Evidence::Row> rows, std::string_view column,
                 Fold fold) {

@@ -66,7 +66,7 @@ struct Clocks {
   }
   // Returns the base of shares, which add up to 100 %: the span, or the kernels' time if longer.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // Returns the share of the span itself, 100 %; nullopt where gaps_ms() is.
+  // Returns the share of the span itself, 100 %; nullopt if gaps_ms() is nullopt.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }
