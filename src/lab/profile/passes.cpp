@@ -50,7 +50,7 @@ std::optional<NamedKernel> longest_of_all(const Pass& pass) {
   return a->second.ms >= b->second.ms ? a : b;
 }
 
-// A pass of a profiled cell. `pass` is null where the cell did not run.
+// A pass of a profiled cell, as a row of a table; `pass` is null if the cell did not run.
 struct PassRow {
   const Profile& profile;
   std::string name;

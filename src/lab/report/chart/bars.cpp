@@ -80,7 +80,7 @@ void add_to(Bar& bar, const std::string& name, double value) {
   found->value += value;
 }
 
-// Fails unless rows with one label differ in the columns `apart`: a segment, or what a bar adds up.
+// Throws the error of fail_alike() if two rows with one label agree in all columns of `apart`.
 void check_apart(const Chart& chart, const ChartRows& rows, const RowGroups& groups,
                  std::span<const std::string> apart) {
   for (const auto& [label, all] : groups) {
