@@ -21,8 +21,8 @@ struct CollectiveSpec {
   int warmup = 5, calls = 20;
 };
 
-// Returns a cell's label ("all_reduce of 1.00 MiB, 2 ranks"), and the time that a driver's visit of
-// it takes relative to other cells.
+// label_of() returns a row's label ("all_reduce of 1.00 MiB, 2 ranks"); visit_weight() the time of
+// one measurement of a spec relative to other specs.
 std::string label_of(const CollectiveSpec& spec);
 inline double visit_weight(const CollectiveSpec&) {
   return 1;

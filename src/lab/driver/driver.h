@@ -58,8 +58,8 @@ class Driver {
                                                  const RoundLimits& limits,
                                                  const MeasureOne& measure_one,
                                                  bool is_apart = false);
-  // Returns a value that is measured once and stored beside the cells: read if it is known, else
-  // made by make().
+  // Returns a value that is measured once and stored as a row of `stage` with the key `cell`: the
+  // stored value, or else that of make().
   template <class Value, class Make>
   Value besides(const std::string& stage, const Json& cell, const Make& make);
 
@@ -73,7 +73,7 @@ class Driver {
   bool is_child() const { return !asked().empty(); }
   // Computes the members of a result that stored rows do not keep, if they are missing.
   virtual void complete(CellResult&) const {}
-  // Called in front of each visit that measures, with the cell's label and the round, from 1.
+  // Called before each visit that measures, with the cell's label and the round, from 1.
   std::function<void(const std::string& label, int round)> on_visit = {};
 
  protected:

@@ -61,9 +61,9 @@ Interval process_ratio_interval(const ProcessSamples& a, const ProcessSamples& b
                                 const std::optional<ProcessNoise>& noise = {},
                                 std::uint64_t seed = 0, int resamples = 4000);
 
-// Returns an interval for the median of the ratios b / a of processes that ran in pairs, the i-th
-// of a beside the i-th of b. Each resample draws pairs with replacement and, in both processes of
-// each, samples; what slows both of a pair down alike cancels. Both sides have equally many.
+// Returns an interval for the median of the ratios b / a of processes that ran in pairs: `a[i]` and
+// `b[i]` are a pair. Each resample draws pairs with replacement and, in both processes of each
+// pair, samples; what slows both of a pair alike cancels. Both sides have equally many processes.
 Interval pair_ratio_interval(const ProcessSamples& a, const ProcessSamples& b, double confidence,
                              std::uint64_t seed = 0, int resamples = 4000);
 

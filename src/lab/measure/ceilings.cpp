@@ -22,7 +22,7 @@ std::unique_ptr<Device> plain_device(RunSpec run) {
 
 double measured_tflops(const RunSpec& run) {
   const auto device = plain_device(run);
-  // Ranks of a host's cores have threads of their own.
+  // Ranks on a CPU have threads of their own, so their ceilings add up.
   const int ranks = device->traits().has_own_memory() ? 1 : run.parallel.ranks;
   return device->roof_tflops(run.precision) * ranks;
 }

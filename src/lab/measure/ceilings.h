@@ -27,8 +27,8 @@ Ceilings device_ceilings(const RunSpec& run);
 // Returns the highest TFLOP/s of matrix products or multiply-adds in the run's precision on its
 // device; 0: there is none. Takes about 0.1 s on a CPU, two seconds and up to 2 GiB on a GPU.
 double roof_tflops(const RunSpec& run);
-// As roof_tflops(). If `reached` (TFLOP/s) is higher, the ceiling is measured again a few times,
-// because other work on the machine may have slowed the first measurement.
+// Returns the result of roof_tflops(run). If `reached` (TFLOP/s) is higher, the ceiling is measured
+// again a few times, because other work on the machine may have slowed the first measurement.
 double roof_tflops_for(const RunSpec& run, double reached);
 // Returns the number of cores that other processes kept busy while roof_tflops() measured its
 // ceiling; nullopt if it is not known or the ceiling is a GPU's.

@@ -12,7 +12,7 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kSampleConfidence = 0.95;
 
-// Sets the verdict by the interval; `agrees` says whether the test finds a difference.
+// Sets the verdict from the interval; `agrees`: whether the test finds a difference, too.
 void decide(Comparison& out, double margin, bool agrees) {
   out.is_apart = (out.low > 1 || out.high < 1) && agrees;
   if (out.low >= 1 - margin && out.high <= 1 + margin) {

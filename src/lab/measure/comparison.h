@@ -23,8 +23,8 @@ TRACESTEP_WORDS(Change, "same", "faster", "slower", "unclear");
 struct Comparison;
 // Says the comparison's verdict; "too few samples": there is no interval.
 std::string_view words_of(const Comparison& comparison);
-// As words_of(), but "slightly faster" or "slightly slower" if the medians differ beyond chance by
-// less than the margin.
+// Says the verdict as words_of() does, or "slightly faster" or "slightly slower" if the medians
+// differ beyond chance by less than the margin.
 std::string_view fine_words_of(const Comparison& comparison);
 
 struct Comparison {
@@ -74,11 +74,11 @@ Comparison compare_processes(const ProcessSamples& a, const ProcessSamples& b, d
 // test gives p < 0.5 %. Nine are enough.
 bool can_tell_pairs(std::size_t pairs);
 
-// Compares processes that ran in pairs, the i-th of A beside the i-th of B in an order drawn by
-// lot, at 99.5 %. The ratio is the median of the pairs' ratios, its interval from
-// pair_ratio_interval(), the test Wilcoxon's of their logarithms, exact whatever the noise: drifts,
-// clusters and dependence between pairs are alike for both orders, and the lot decides which is
-// measured. Both sides have equally many processes; unclear where can_tell_pairs() says no.
+// Compares processes that ran in pairs, the i-th of A with the i-th of B in an order drawn by lot,
+// at 99.5 %. The ratio is the median of the pairs' ratios, its interval from pair_ratio_interval(),
+// the test Wilcoxon's of their logarithms, exact whatever the noise: drifts, clusters and
+// dependence between pairs are alike for both orders, and the lot decides which one is measured.
+// Both sides have equally many processes; the verdict is "unclear" where can_tell_pairs() is false.
 Comparison compare_pairs(const ProcessSamples& a, const ProcessSamples& b, double margin);
 
 // Returns the noise between processes, pooled over cells that were measured in several; none with

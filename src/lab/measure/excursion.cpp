@@ -37,7 +37,7 @@ Stretch clearest(const std::vector<double>& ranks) {
   std::partial_sum(ranks.begin(), ranks.end(), sums.begin() + 1);
   Stretch best;
   for (std::size_t count = 3; 2 * count <= n; count += count % 3 == 0 ? count / 3 : count / 2) {
-    // The deviation of such a sum, up to a factor that is the same for all lengths.
+    // The standard deviation of a sum of `count` ranks, up to a factor equal for all counts.
     const double deviation = std::sqrt(static_cast<double>(count * (n - count)));
     for (std::size_t begin = 0; begin + count <= n; ++begin) {
       const double score = (sums[begin + count] - sums[begin]) / deviation;
@@ -47,7 +47,7 @@ Stretch clearest(const std::vector<double>& ranks) {
   return best;
 }
 
-// Returns the p-value of `score`: the share of random orders of the ranks that reach it.
+// Returns the p-value of `score`: the share of random orders of `ranks` whose score is as high.
 double share_as_clear(std::vector<double> ranks, double score) {
   constexpr int kOrders = 999, kEnough = 20;  // of those: then it is no rare thing
   const CounterRng rng(0, "excursion");

@@ -10,7 +10,7 @@ namespace tracestep {
 std::vector<double> undisturbed_ms(std::span<const RecordedLaunch> launches) {
   constexpr double kInterrupted = 1.5;  // times the median
   constexpr std::size_t kFewest = 3;    // of two, neither is the usual one
-  // A launch is the same in every step by its node, its kernel, and its place among those.
+  // Launches of two steps are the same one if node, kernel and index among those of both agree.
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::int32_t> seen;
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<std::size_t>> alike;
   std::vector<double> out;

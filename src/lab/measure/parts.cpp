@@ -243,7 +243,7 @@ std::int64_t live_bytes_before(const Program& program, NodeId node) {
   return total;
 }
 
-// Predicts the bytes before backward and at the peak; an arena is there through the whole step.
+// Predicts the bytes before backward and at the peak; they are equal if there is an arena.
 PartsBytes planned_bytes(const PartsProgram& p, ExecutorKind executor, const Device& device) {
   const std::int64_t peak = predicted_peak_bytes(executor, p.program, device.traits());
   return {has_arena(executor) ? peak : live_bytes_before(p.program, p.forward_end), peak};

@@ -18,14 +18,14 @@
 
 namespace tracestep {
 
-// Makes an executor pause in front of the first kernel of each of `nodes`, for the lifetime of this
+// Makes an executor pause before the first kernel of each of `nodes`, for the lifetime of this
 // object: it waits until the device is idle, then calls `act` with the node's index in the list.
 // Entries that are kNoNode are skipped.
 class PauseClock {
  public:
   PauseClock(Executor& executor, Device& device, std::vector<NodeId> nodes,
              std::function<void(std::size_t at)> act = {});
-  // Returns the time when the device was idle in front of node `at` of the list, in the last step.
+  // Returns the time when the device was idle before node `at` of the list, in the last step.
   std::int64_t at_ns(std::size_t at) const { return times_ns_[at]; }
 
  private:
@@ -91,7 +91,7 @@ PartsProgram parts_of(Program program);
 
 // Returns the bytes that are alive before `node` allocates anything, by the buffer plan.
 std::int64_t live_bytes_before(const Program& program, NodeId node);
-// Predicted bytes before backward and at the peak; with an arena, those of it and of the leaves.
+// Predicted bytes before backward and at the peak; with an arena, the bytes of arena and leaves.
 struct PartsBytes {
   std::int64_t before_backward = 0, peak = 0;
 };
@@ -100,8 +100,8 @@ PartsBytes planned_bytes(const PartsProgram& program, ExecutorKind executor, con
 struct PartsRequest {
   const PartsProgram& program;
   const RunSpec& run;
-  // How many steps to time. Its noise criterion is ignored; max_seconds limits the timed steps, 0:
-  // no limit.
+  // The numbers of steps. The noise criterion is ignored; max_seconds limits the timed steps, 0: no
+  // limit.
   const Protocol& protocol;
   std::function<void(Store& store, Executor& executor)> set_values = {};
   bool with_whole = true;

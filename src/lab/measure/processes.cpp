@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kSamples = "samples_ms";
 
-// Columns that merged rows of several processes give as a median, as they do columns of times.
+// Columns of which a merged row has the median over its processes, as of columns of times.
 constexpr std::array<std::string_view, 3> kMedians = {"untracked_bytes", "outside_bytes",
                                                       "others_cores"};
 constexpr std::array<std::string_view, 1> kSums = {"major_faults"}, kMost = {"roof_tflops"};
@@ -22,7 +22,7 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
   return std::ranges::find(names, name) != names.end();
 }
 
-// Returns the numbers in a list, empty if it is none; numbers_of(): those of a column in all rows.
+// Returns the numbers in `list`, none if it is no list; numbers_of(): a column's, of all rows.
 std::vector<double> numbers_in(const Json* list) {
   std::vector<double> out;
   if (list == nullptr || !list->is_array()) return out;

@@ -50,13 +50,13 @@ struct TimedSamples {
 
   explicit TimedSamples(std::vector<double> samples_ms, std::vector<double> of_each = {},
                         bool are_of_visits = false);
-  // Returns the values of which the interval is: the medians of the processes, or the samples.
+  // Returns the values whose median `interval` is for: the medians of the processes, or samples.
   const std::vector<double>& spread() const { return medians.size() > 1 ? medians : ms; }
   bool has_interval() const { return interval.coverage >= 0.95; }
 };
 Fields<TimedSamples> sample_columns();
-// Returns the columns "interval_low_ms" and "interval_high_ms", from which charts draw how sure a
-// median is; for programs alone.
+// Returns the columns "interval_low_ms" and "interval_high_ms", which only programs see: charts
+// draw the interval of a median from them.
 Fields<TimedSamples> interval_fields();
 
 // The medians of two cells in the rounds that visited both, as pairs; empty if there are fewer than

@@ -32,7 +32,7 @@ struct LeftOfSpan {
   // Delays of single launches in recorded steps, which count in no kernel's time.
   Quantity held_up;
 
-  // Says what this is made of: "3.312 ms between kernels of recorded steps, 14.24 ms for which
+  // Says the three parts in words: "3.312 ms between kernels of recorded steps, 14.24 ms for which
   // single launches were held up there, 25.16 ms by which plain steps came out longer"
   Text parts() const;
 };

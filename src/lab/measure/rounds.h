@@ -1,5 +1,5 @@
-// Cells that are held against each other are measured in rounds. Each round visits every cell once,
-// in an order drawn by lot, and each visit prepares its cell anew: addresses, threads and the
+// Cells that are compared with each other are measured in rounds. Each round visits every cell
+// once, in an order drawn by lot, and each visit prepares its cell anew: addresses, threads and the
 // machine's state are then noise within a cell's own samples, and what changes meanwhile (clocks,
 // heat, other work) meets all cells alike. One cell is alive at a time.
 #pragma once

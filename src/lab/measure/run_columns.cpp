@@ -32,9 +32,9 @@ Fields<RunSpec> columns_that(bool (*is)(const RunField&), bool are_described) {
   return out;
 }
 
-// Adds columns for fields of the model, behind its name, until no two models of one name are alike,
-// as folders that are called alike or presets with the same change are. A field gets a column if
-// rows of one name differ in it.
+// Adds columns after the model's name for fields in which models of one name differ (folders with
+// the same name, or presets with the same change), until those columns tell all models apart. A
+// field gets a column if rows of one name differ in it.
 void tell_models_apart(Table& table, std::size_t size) {
   const std::optional<std::size_t> cell = table.index_of("cell");
   if (!cell) return;

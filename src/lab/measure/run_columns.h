@@ -9,18 +9,18 @@
 
 namespace tracestep {
 
-// Returns the columns of all fields of a run that have one.
+// Returns a column for each field of a run that has one (is_column()).
 Fields<RunSpec> run_columns();
 // Returns columns that identify a row whichever other columns are shown: "label" with label_of()
 // the run, and "cell" with its key. They are only in csv and json.
 Fields<RunSpec> key_columns();
-// Return key columns that tell the rows of a table apart, without descriptions, and key_columns():
-// of fields that change the program or that a grid varies; axis_columns(): only of the latter.
+// Return key columns without descriptions, then key_columns(): program_columns() of fields that
+// change the program or that a grid varies, axis_columns() of the latter and of kData fields.
 Fields<RunSpec> program_columns();
 Fields<RunSpec> axis_columns();
 // Shows people the columns of fields in which rows of this table differ (such as several executors)
 // or that are not as usual (such as another vocabulary, or adapters in every row). If rows with one
-// name are of different models, the fields that tell the models apart become columns behind the
+// name are of different models, the fields that tell the models apart become columns after the
 // name.
 void show_unusual(Table& table);
 

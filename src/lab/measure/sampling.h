@@ -18,8 +18,8 @@ inline constexpr int kVisitSamples = 2;
 // samples, which have no such interval.
 double noise_percent_of(std::span<const double> samples);
 
-// end_of_sampling() says why sampling ends: "steps" (the requested number is reached), "noise" (the
-// criterion is met), "max-steps" or "max-seconds" (a limit was reached first); empty: it goes on.
+// Words of end_of_sampling(), which says why sampling ends: "steps" (the number is reached),
+// "noise" (the criterion is met), or one of these (a limit was reached first); empty: it goes on.
 inline constexpr std::string_view kMaxSteps = "max-steps", kMaxSeconds = "max-seconds";
 std::string end_of_sampling(const Protocol& protocol, std::span<const double> samples_ms);
 

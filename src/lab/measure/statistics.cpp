@@ -22,7 +22,7 @@ std::vector<double> sorted(std::span<const double> samples) {
   return out;
 }
 
-// The place of a quantile: behind the order statistic `below`, by a share of the step to the next.
+// A quantile's position: after order statistic `below`, by `share` of the distance to the next one.
 struct Position {
   std::size_t below;
   double share;
@@ -112,7 +112,7 @@ RankSum rank_sum(std::span<const double> a, std::span<const double> b) {
   return out;
 }
 
-// Ranks of the differences that are not zero, by size; doubled, so that those of ties are whole.
+// The ranks by size of the nonzero differences; doubled, so that mean ranks of ties are whole.
 struct SignedRanks {
   std::vector<std::size_t> doubled;
   std::size_t below = 0, above = 0;  // sums over the negative and the positive ones

@@ -8,7 +8,7 @@
 
 namespace tracestep {
 
-// Returns the mean. All of these are NaN (null) for an empty list; samples may be in any order.
+// Returns the mean. All statistics here are NaN (null) for an empty list; samples may be unsorted.
 double mean_of(std::span<const double> samples);
 // Returns the standard deviation with divisor n - 1; NaN for a single sample, which has no spread.
 double sample_std_of(std::span<const double> samples);

@@ -154,7 +154,7 @@ Judgement read_summary(std::string_view summary) {
   }
   if (!out.worst) return out;
   for (std::size_t end = severity.size(); end < summary.size();) {
-    const std::size_t start = end + 2;  // behind ": " or ", "
+    const std::size_t start = end + 2;  // after ": " or ", "
     end = std::min(summary.find(',', start), summary.size());
     out.codes.emplace_back(summary.substr(start, end - start));
   }

@@ -21,9 +21,9 @@ namespace tracestep {
 // is missing or empty is skipped.
 class ResultRow {
  public:
-  // A row by itself. `cells`: an object, as in "rows" of a JSON result.
+  // Makes a row by itself. `cells`: an object, as in "rows" of a JSON result.
   explicit ResultRow(Json cells, Json environment = Json::object());
-  // A row of a result, whose rows share one environment.
+  // Makes a row of a result, whose rows share one environment.
   ResultRow(Json cells, std::shared_ptr<const Json> environment);
   static ResultRow of(const std::vector<Column>& columns, const std::vector<Json>& cells,
                       const Json& environment);
@@ -87,7 +87,7 @@ enum class Severity {
 TRACESTEP_WORDS(Severity, "note", "doubt", "invalid");
 
 // had_company() is true if other programs kept more than a tenth of a core busy while the row was
-// measured, or, for the column kRoofCompany, while its ceiling was.
+// measured; with the column kRoofCompany, while the row's ceiling was measured.
 inline constexpr std::string_view kRoofCompany = "roof_others_cores";
 bool had_company(const ResultRow& row, std::string_view column = "others_cores");
 
@@ -107,7 +107,7 @@ struct RowCheck {
 // Returns all checks of single rows, in the order of their reports.
 std::span<const RowCheck> row_checks();
 
-// Applies row_checks(). Beside other programs (had_company()), a fault by load is only a doubt.
+// Applies row_checks(). If other programs ran, a verdict that load may explain is at most a doubt.
 std::vector<Verdict> judge(const ResultRow& row);
 
 // status_of() is the row's status, except that "ok" becomes "spill" where more memory is in use
@@ -140,7 +140,7 @@ std::vector<std::vector<Verdict>> judge_all(std::span<const ResultRow> rows);
 // unit_mix_up": the worst severity, with the codes of that severity.
 std::string summary_of(std::span<const Verdict> verdicts);
 
-// The content of a text by summary_of(). Without a severity, nothing speaks against the row.
+// What summary_of() wrote, read back. Without a severity, the row has no verdict against it.
 struct Judgement {
   std::optional<Severity> worst = {};
   std::vector<std::string> codes = {};

@@ -1,5 +1,5 @@
-// The checks of rows beside others: a part against its whole, more work in less time, one cell
-// measured twice, and a speed that collapses with size.
+// The checks that compare rows: a part with its whole, more work in less time, one cell measured
+// twice, and a speed that collapses with size.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -29,8 +29,8 @@ struct Facts {
     median = of.median_ms().value_or(kMissing);
     launches = of.launches().value_or(kMissing);
     const TimedSamples timed(of.samples_ms(), counts_in(of));
-    // For rows without an interval of their own: that of the samples or of the medians of those who
-    // took them; from the least to the most of fewer than six, which have no 95 % interval.
+    // For a row without its own interval: that of its samples, or of the medians of its processes
+    // or visits; with fewer than six values, which have no 95 % interval, their range.
     const Interval own = timed.ms.empty() ? Interval{kMissing, kMissing, 0} : timed.interval;
     low = of.number("interval_low_ms").value_or(own.low);
     high = of.number("interval_high_ms").value_or(own.high);
@@ -56,8 +56,8 @@ struct Facts {
   bool has_interval;  // a 95 % one from low to high; else these are the samples' ends
 };
 
-// Returns how severe it is that two times contradict: only a doubt beside other programs or with
-// too few samples for an interval, as both times may be off by more than they show.
+// Returns how severe it is that two times contradict: only a doubt if other programs ran or samples
+// are too few for an interval, as both times may be off by more than they show.
 Severity severity_of(const Facts& a, const Facts& b) {
   const auto may_be_noise = [](const Facts& f) { return had_company(*f.row) || !f.has_interval; };
   return may_be_noise(a) || may_be_noise(b) ? Severity::kDoubt : Severity::kInvalid;
@@ -81,12 +81,12 @@ bool is_part_of(std::string_view part, std::string_view whole) {
   return whole == "whole" && (part == "forward" || part == "backward");  // of attention alone
 }
 
-// True if both are of one table, whose rows were measured one after the other.
+// True if both rows are of one table, so that they were measured one after the other.
 bool is_of_one_table(const Facts& row, const Facts& other) {
   return row.row->table() == other.row->table();
 }
 
-// Says what `other` is to a row if a part takes longer than its whole; empty: they fit together.
+// Returns "the whole of" or "a part of" `row` for `other` if the part takes longer; else empty.
 std::string_view part_above_whole(const Facts& row, const Facts& other) {
   const std::string mode = row.row->mode(), beside = other.row->mode();
   const bool is_part = is_part_of(mode, beside);
@@ -125,7 +125,7 @@ Found fused_over_primitive(const Facts& row, const Facts& other) {
 
 // --- more work ----------------------------------------------------------------------------------
 
-// Reports a row that has far more FLOPs than another of one model, and is faster all the same.
+// Reports a row with far more FLOPs than `other`, of the same model, that still takes less time.
 Found more_work_in_less_time(const Facts& row, const Facts& other) {
   constexpr double kMoreWork = 1.5;
   if (!is_of_one_table(row, other)) return {};  // likewise

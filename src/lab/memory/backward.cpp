@@ -117,9 +117,9 @@ struct Slope {
   std::int64_t deduced() const { return after - before + freed; }
 };
 
-// Finds the kernels of the block's backward. The sum of the two gradients that meet in front of a
-// block, of the residual stream and of its first norm, has the path of the block before, which made
-// that value; it ends the backward of this one.
+// Finds the kernels of the block's backward. Its last one adds the gradient of the residual stream
+// and that of the block's first norm; the sum has the path of the block before, because it is the
+// gradient of that block's result, but counts here.
 Slope stretch_of(const MemoryRun& run, std::string block) {
   Slope out{.block = std::move(block)};
   NodeId last_kernel = kNoNode;

@@ -1,4 +1,4 @@
-// The largest allocation of each component, in every cell of a grid, beside the same in float32.
+// The largest allocation of each component, in every cell of a grid, compared with float32.
 #include <algorithm>
 #include <map>
 

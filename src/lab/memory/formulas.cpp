@@ -78,7 +78,7 @@ std::int64_t role_bytes(const Program& program, LeafKind kind) {
   return out;
 }
 
-// Returns the vocabulary with the rows of padding behind the head's narrow copy (passes/pad.cpp).
+// Returns the vocabulary plus the rows that pad the end of the head's narrow copy (passes/pad.cpp).
 std::int64_t padded_vocabulary(const Program& program, std::int64_t vocab) {
   for (ValueId id : program.leaves) {
     const Value& leaf = program.value(id);
@@ -91,8 +91,8 @@ struct SavedHere {
   std::int64_t total = 0, per_layer = 0;
 };
 
-// Adds up the bytes saved for backward. `per_layer`: those of the last layer, not its input but its
-// result, which the norm after it reads; the first layer would add the mask that all share.
+// Adds up the bytes saved for backward. `per_layer`: those of the last layer, with its result (the
+// norm after it reads that), not its input; the first layer would add the mask that all share.
 SavedHere saved_of(const Program& program, std::int64_t layers) {
   SavedHere out;
   const std::string last = scope::layer(layers - 1);

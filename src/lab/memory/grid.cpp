@@ -71,7 +71,7 @@ std::int64_t saved_activation_bytes(const Program& program) {
   return out;
 }
 
-// A cell of a grid, beside the same one in fp32 if that is in the grid too.
+// A cell of a grid, and the cell that differs only by being in fp32; nullptr: the grid has none.
 struct PeakRow {
   const MemoryCell& cell;
   const MemoryCell* fp32;

@@ -36,7 +36,7 @@ std::pair<std::string, std::string> holder_of(const MappedBuffer& buffer);
 // Makes a table with a row for each cell, with the peak, predicted and measured; its ratio to fp32;
 // the bytes of the weights' narrow copies; and one tensor of the residual stream.
 Table peak_table(std::span<const MemoryCell> cells);
-// Makes a table of cells by category: the bytes at the peak.
+// Makes a table with a row for each cell and a column for each category: the bytes at the peak.
 Table category_grid(std::span<const MemoryCell> cells);
 // Makes a table with a row for each cell, component and group (its weights, their gradients, its
 // activations, …): the largest buffer, its op and source line, and the difference to the same in
@@ -90,7 +90,7 @@ Table load_table(const MemoryCell& cell, const BufferFilter& filter = {});
 // that its backward freed, and the bytes of its gradients, beside the program's figures.
 Table gradient_slope_table(const MemoryCell& cell);
 
-// Makes a table of the work that backward repeats, and the bytes kept for that; no row without any.
+// Makes a table of the work that backward repeats, and the bytes kept for that; may have no rows.
 Table recompute_table(const MemoryCell& cell);
 // Returns the bytes kept only as inputs of recomputed nodes, without weights and the step's inputs.
 std::int64_t held_for_recompute(const Program& program);
@@ -108,7 +108,7 @@ Table formula_table(const MemoryCell& cell);
 // the layers.
 std::int64_t saved_elements_per_layer(const RunSpec& step);
 std::int64_t saved_bytes_once(const RunSpec& step, std::int64_t element_bytes);
-// Returns the elements that the course's PyTorch code saves of a layer; `scores`: tensors of BHT².
+// Returns the elements that the course's PyTorch code saves per layer; `scores`: tensors of BHT².
 std::int64_t course_elements_per_layer(const ModelConfig& model, BatchShape shape, int scores = 2);
 
 }  // namespace tracestep

@@ -27,7 +27,7 @@ struct OpSpec {
   // than the precision's; ":50257" makes it indices (i64) below that number. Empty: the op has no
   // operands.
   std::string shape = {};
-  bool is_cold = false;  // True: the caches are swept in front of each part.
+  bool is_cold = false;  // True: the caches are swept before each part.
   int copy = 1;  // Numbers cells that are otherwise equal, so that one is measured several times.
   Protocol protocol = {};
 };

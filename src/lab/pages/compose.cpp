@@ -32,8 +32,8 @@ double number_or(const Json* cell, double otherwise) {
   return is_number ? cell->as_double() : otherwise;
 }
 
-// Thrown where the page itself says that there is no answer, or rows cannot be told apart; after
-// any other Unsupported, another text of the page may do without what is missing.
+// Thrown where the page itself says that there is no answer, or rows cannot be told apart:
+// composing ends. After any other Unsupported, the page's next alternative is tried.
 class Refusal : public Unsupported {
  public:
   using Unsupported::Unsupported;
@@ -71,8 +71,8 @@ class Composer {
   }
 
  private:
-  // Adds the first block, or else the first alternative behind it, whose rows are there; where none
-  // has rows, throws what the first one lacks. Returns the index of the block behind them.
+  // Adds the first block, or else the first alternative after it, whose rows are there; where none
+  // has rows, throws what the first one lacks. Returns the index of the block after the added one.
   std::size_t answer(Composed& out) {
     std::optional<Unsupported> first;
     for (std::size_t i = 0; i == 0 || (i < page_.blocks.size() && page_.blocks[i].is_alternative);
@@ -466,9 +466,9 @@ class Composer {
     note_difference(left, right, difference_from(out, left.value, low, high));
     return out;
   }
-  // Returns how far a number may move before it is said otherwise, relative to it: to the nearer
-  // end of a range that it lies outside of, or half the width of one that it lies in. Infinite
-  // where noise is said to leave it open.
+  // Returns by how much, relative to itself, a number may move before the sentence changes: to the
+  // nearer end of a range that it lies outside of, or half the width over the middle of a range
+  // that it lies in. Infinite where the sentence says that noise leaves it open.
   static double difference_from(const Relation& relation, double value, double low, double high) {
     if (relation.is(Ordering::kEqual) && low + high > 0) return (high - low) / (high + low);
     if (relation.is(Ordering::kLess) && low > 0) return (low - value) / low;

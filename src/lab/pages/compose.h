@@ -12,7 +12,7 @@
 namespace tracestep::pages {
 
 struct Composed {
-  Text lead, more;           // The answer, and the sentences behind it.
+  Text lead, more;           // The answer, and the sentences after it.
   std::vector<RowRef> rows;  // The rows from which the text was read.
   // Rows of a small table, its head first; empty: the page has none.
   std::vector<std::vector<Text>> lines;

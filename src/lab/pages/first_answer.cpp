@@ -71,7 +71,7 @@ void mark_results(const Page& page, std::vector<Table>& tables, std::vector<std:
   }
 }
 
-// Adds tables that pages read beside those of the result: the machine, and, of tables for several
+// Adds tables that pages read besides those of the result: the machine, and, of tables for several
 // cells, the first of each kind under the name of the kind.
 void add_known_to_pages(const Json& environment, std::vector<Table>& tables) {
   for (std::size_t i = 0, own = tables.size(); i < own; ++i) {

@@ -29,7 +29,7 @@ Quantity power(const Quantity& base, const Quantity& exponent) {
                          fmt::format("({} ^ {})", base.formula, exponent.formula));
 }
 
-// A column, in the rows for which a name of the page stands.
+// "rows.column" in a formula: the rows that the first name stands for, and the column's name.
 struct OfRows {
   Rows rows;
   std::string name;
@@ -187,7 +187,7 @@ class Parser {
     return out;
   }
 
-  // Reads "rows.column" if a bracket or a comma is behind it; nullopt, and nothing read, otherwise.
+  // Reads "rows.column" if a bracket or a comma follows; otherwise reads nothing: nullopt.
   std::optional<OfRows> column(bool is_before_comma = false) {
     const std::string_view before = rest_;
     if (std::isalpha(static_cast<unsigned char>(next())) != 0) {

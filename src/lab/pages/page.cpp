@@ -67,7 +67,7 @@ Selection selection_of(std::string text) {
   return out;
 }
 
-// Finds where a figure's name begins: behind its unit, or in front of its formula; npos: no figure.
+// Finds where a figure's name begins: after its unit, or before its formula; npos: no figure.
 std::size_t name_of_figure(std::string_view line) {
   constexpr std::string_view kBehindUnit = "): ";
   const std::size_t unit = line.rfind(kBehindUnit);
@@ -97,7 +97,7 @@ Figure figure_of(std::string_view line) {
   return out;
 }
 
-// Reads a comparison: "ratio with 1.6 to 2.4", with a name in front or not.
+// Reads a comparison: "ratio with 1.6 to 2.4", which may begin with a name: "pace: ratio with …".
 Outcome outcome_of(std::string text) {
   Outcome out;
   out.is_text = take(text, "text ");
@@ -278,7 +278,7 @@ class Reader {
     }
   }
 
-  // Adds a clause: of other programs beside rows of `table` ("Company"), or of threads and cores.
+  // Adds a sentence: for "Company" if other programs ran, else if threads outnumber the cores.
   void add_clause(const std::string& label, const std::string& table) {
     if (page().selection("here") == nullptr) read("- here: machine");
     if (label == "Company") {

@@ -36,7 +36,7 @@ struct Selection {
   std::string key = {};     // For most and least: a formula over columns; for commonest: a column.
   std::string source = {};  // A table, or the name of rows that were selected before.
   std::string of = {};      // For "table@row": the row whose label names the table.
-  // For "beside row": the row whose run is meant, except for the conditions.
+  // For "beside row": the row whose fields the rows must have, except for the conditions.
   std::string beside = {};
   std::string like = {};  // For "table like row": the row whose cell the rows must have.
   // For "table as row": the row whose keys the rows must have, except for the conditions.
@@ -54,7 +54,7 @@ struct Figure {
 
 // A comparison "? name: left with right to high", and the sentence for each of its outcomes.
 struct Outcome {
-  // Without `high`, two numbers are compared.
+  // `left` is compared with the range from `right` to `high`; without `high`, with `right`.
   std::string name = {}, left = {}, right = {}, high = {};
   bool is_text = false;  // True: two cells with texts are compared.
   std::map<Ordering, std::string> cases = {};
@@ -89,7 +89,7 @@ struct Page {
   // The labelled texts "Question", "Claimed", "Right", "Note" and "Trap"; the last two may occur
   // several times.
   std::vector<std::pair<std::string, std::string>> labelled = {};
-  std::string command = {};  // The command, without "tracestep" in front.
+  std::string command = {};  // The command, without "tracestep" before it.
   std::vector<std::pair<std::string, Selection>> rows = {};
   std::vector<Figure> figures = {};
   std::vector<Outcome> phrases = {};  // Named comparisons, whose outcome texts insert as {name}.
@@ -115,7 +115,7 @@ struct Placeholder {
   bool is_condition = false;
   std::string name, spec;
 };
-// A template in pieces: each has plain words and a placeholder behind them; the last one has words
+// A template in pieces: each piece is plain words followed by a placeholder; the last one is words
 // only.
 struct Template {
   std::vector<std::string> plain;

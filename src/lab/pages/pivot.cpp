@@ -27,7 +27,7 @@ std::string displayed(const Column& column, const Json& cell) {
   return display(alone).rows[0][0] + (unit.empty() ? "" : " ") + unit;
 }
 
-constexpr const char* kExceeds = " *";  // behind bytes that do not fit
+constexpr const char* kExceeds = " *";  // after bytes that do not fit
 
 bool is_out_of_memory(const Table& table, const std::vector<Json>& row) {
   const Json* status = cell_in(table, row, "status");
@@ -153,7 +153,7 @@ void sort_sizes(const Keys& order, std::vector<Entry>& entries) {
   }
 }
 
-// True if each value across has one value of the key, as a size has one number of layers.
+// True if entries with equal `across` have equal texts for the key, as a size has one layer count.
 bool follows_from_across(const std::vector<Entry>& entries, const std::string& key) {
   std::map<std::string, std::string> known;
   return std::ranges::all_of(entries, [&](const Entry& entry) {

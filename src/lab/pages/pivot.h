@@ -27,10 +27,10 @@ struct Pivot {
 // Builds the table "pivot" from the rows of these tables. Numeric keys are sorted by value. A value
 // is formatted for people: "25.4 ± 0.9 ms", "1.50 GiB", "OOM". Bytes that do not fit are marked,
 // and a note says what they exceed; another note gives the number of samples of a mean. Each value
-// is one row of the tables; rows that would fall into one row of the pivot but differ in another
-// key get that key as a further column. A run in an earlier table takes precedence over the same
-// run in a later one. Throws Error{kInput} if two rows of a table agree in all keys. Has no rows if
-// no table has these columns.
+// comes from one row; rows that would fall into one row of the pivot but differ in another key get
+// that key as a further column. A run in an earlier table takes precedence over the same run in a
+// later one. Throws Error{kInput} if two rows of a table agree in all keys. Has no rows if no table
+// has these columns.
 Table pivoted(const Pivot& pivot, std::span<const Table* const> tables);
 
 // Returns the cell of a column in a row of the table; nullptr if the table has no such column.

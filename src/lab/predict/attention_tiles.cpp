@@ -21,7 +21,7 @@ struct View {
         window(attrs.integer("window") > 0 ? attrs.integer("window") : s.keys),
         causal(attrs.flag("causal")) {}
 
-  // Returns the place behind the last key that a query sees; the last query sees the last key.
+  // Returns the index after the last key that `query` sees; the last query sees the last key.
   std::int64_t end(std::int64_t query) const {
     return causal ? std::clamp<std::int64_t>(query + 1 + keys - queries, 0, keys) : keys;
   }
@@ -49,8 +49,8 @@ AttentionTiles attention_tiles(const AttentionSizes& sizes, const Attrs& attrs, 
   const std::int64_t panel = round_up(ceil_div(view.queries, panels), kColumns);
   std::int64_t pairs = 0, scores = 0, rows = 0;
   for (std::int64_t q = 0; q < view.queries; ++q) pairs += view.end(q) - view.begin(q);
-  // A panel packs itself and, forward, the keys and values that it meets. Backward the block of
-  // keys stays: it is packed once, and each panel that meets it four times and added to once.
+  // Forward, a panel is packed, and so are the keys and values that it meets. Backward, a block of
+  // keys is packed once, and each panel that meets it is packed four times and added to once.
   if (is_grad) rows += 3 * view.keys;
   for (std::int64_t first = 0; first < view.queries; first += panel) {
     const std::int64_t end = std::min(first + panel, view.queries);

@@ -19,8 +19,8 @@ struct TwoTerms {
   double first = 0, second = 0;
 };
 
-// Fits two terms by least squares; samples farther off than `far` count less (Huber's weights).
-// Without a second dimension among the samples only z has a term.
+// Fits two terms by least squares; samples farther off than `far` count less (Huber's weights). If
+// x and z of the samples are in proportion, only z has a term.
 TwoTerms fitted(std::span<const Sample> samples, double far) {
   constexpr int kReweightings = 8;
   constexpr double kFlat = 1e-9;

@@ -10,7 +10,7 @@ namespace tracestep {
 
 // The parameters of the model for one executor.
 struct Between {
-  double gap_us = 0;  // The gap behind each kernel.
+  double gap_us = 0;  // The gap after each kernel.
   // How much longer kernels take in a sequence than kernels timed alone, or in the quietest of
   // several rounds: 0.1 is 10 %.
   double slowdown = 0;

@@ -22,16 +22,16 @@
 namespace tracestep {
 namespace {
 
-// In how many rounds every step is measured, in which the quietest counts for the step and for each
-// of its kernels: a machine may be slower for seconds at a time.
+// The number of rounds in which every step is measured. The quietest round counts for the step and
+// for each of its kernels, because a machine may be slower for seconds at a time.
 constexpr int kRounds = 3, kRoundsAlone = 2;  // alone: a GPU has no other work
 constexpr int kTimed = 3, kRecorded = 2;
-// Runs of a step on a GPU, where the host's time for a launch still falls during the first ones.
+// Numbers of runs of a step on a GPU, in the first of which the host's time for a launch falls.
 constexpr int kWarmAlone = 3, kTimedAlone = 9;
 constexpr double kMostMs = 100;  // of a step's runs of either kind in a round; at least one is made
-// How long a device is kept busy, and then timed: a power limit lowers clocks within tens of ms.
+// The ms for which a device is kept busy, then timed: power limits lower clocks in tens of ms.
 constexpr double kSustainedMs = 200, kSampledMs = 80;
-// From when on, and how long at most, power is metered: some counters move only every 100 ms.
+// After how many ms, and for how many at most, power is metered: some counters move every 100 ms.
 constexpr double kRisingMs = 50, kMeteredMs = 300;
 constexpr double kKeepSeconds = 5;
 
@@ -215,7 +215,7 @@ std::vector<CalibratedStep> steps_begun(const Calibration& begun,
   return out;
 }
 
-// Hands what has been measured to the plan's `keep`, at once or when the last time is long ago.
+// Hands what has been measured to the plan's `keep`: at once, or if kKeepSeconds have passed.
 class Keeper {
  public:
   explicit Keeper(const CalibrationPlan& plan) : keep_(plan.keep) {}

@@ -33,7 +33,7 @@ struct CalibrationPlan {
   std::vector<CalibrationStep> steps;
   Json identity = {};  // calibration_identity()
   std::string date_utc = {};
-  // Every step is measured once. After that time (seconds; 0: no limit) no further round is
+  // Every step is measured at least once. When this many seconds have passed, no further round is
   // started.
   double most_seconds = 0;  // 0: all rounds
   // A calibration by the same plan that ended early; its steps are not measured again.

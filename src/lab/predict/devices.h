@@ -52,7 +52,7 @@ std::span<const PublishedDevice> published_devices();
 // missing, the SXM module is meant.
 struct DevicesOfName {
   std::vector<const PublishedDevice*> devices;  // Several entries mean that the name is ambiguous.
-  // Devices that differ from those only in form or memory.
+  // The devices that differ from `devices` only in form or memory.
   std::vector<const PublishedDevice*> others;
 };
 // Looks up "rtx4090", "a100-80gb", "NVIDIA H100 80GB HBM3": in any case, with or without blanks.

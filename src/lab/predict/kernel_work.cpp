@@ -23,8 +23,8 @@ char order_of(const Value& value) {
   return strides.rank() > 0 && strides.back(0) <= 1 ? 's' : 'x';
 }
 
-// Returns the index of a matrix along which its elements lie side by side. `indices`: both of them,
-// as the product reads the matrix: "mk".
+// Returns the letter of the index along which the elements of a matrix are adjacent. `indices`: the
+// letters of both indices, as the product reads the matrix: "mk".
 char fastest_index(const Value& value, bool transposed, const char* indices) {
   const bool is_last = (value.layout.strides.back(0) == 1) != transposed;
   return indices[is_last ? 1 : 0];
@@ -185,8 +185,8 @@ class Counting {
     for (ValueId v : node.inputs) inputs += program_.type(v).bytes();
     for (ValueId v : node.outputs) outputs += program_.type(v).bytes();
     for (ValueId v : node.outputs) elements += program_.type(v).count();
-    // An op that reads a part of its operands (rows of a table), or some of them twice, and one
-    // that most often leaves what it might write as it is.
+    // The share is below 1 for ops that read a part of their operands (rows of a table) or usually
+    // leave what they might write as it is, above 1 for ops that read an operand twice.
     const auto share = [](std::int64_t moved, std::int64_t all) {
       return all > 0 ? static_cast<double>(moved) / static_cast<double>(all) : 0.0;
     };

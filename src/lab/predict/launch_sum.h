@@ -43,7 +43,7 @@ class LaunchSum {
   // Returns the time when the last kernel of a program without lanes ends: with a host that
   // launches at its usual, its fastest and its slowest speed.
   std::array<double, 3> ended_us() const;
-  // Returns the host's time for launching.
+  // Returns the host's time for all launches that were added, in microseconds.
   double issue_us() const { return issue_us_; }
 
   // Returns the time of the step, except `ms`, its band, and the kernels that were not calibrated,

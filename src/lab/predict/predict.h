@@ -49,7 +49,7 @@ struct Prediction {
 
 // Predicts time and bytes of a run. Throws BudgetNotMet for a run that has no program.
 Prediction predict_run(const RunSpec& run, const DeviceTraits& traits, const Predictor& predictor);
-// As predict_run(), for a program that has been built; without its bytes.
+// Predicts only the time, from the program of the run, which the caller has built.
 Prediction predict_program(const RunSpec& run, const Program& program, const DeviceTraits& traits,
                            const Predictor& predictor);
 

@@ -15,7 +15,7 @@
 
 namespace tracestep {
 
-// The calibration of one device, and the history beside it.
+// The files of one device: its calibration, and its history of predictions that were checked.
 struct PredictionFiles {
   std::filesystem::path calibration, history;
 };
@@ -47,7 +47,7 @@ class NewCalibration {
   // Returns what an earlier process measured of a calibration of this device but did not finish;
   // nullopt: nothing that can be continued.
   std::optional<Calibration> begun(const Json& identity) const;
-  // Stores an unfinished calibration beside the file, for begun().
+  // Stores an unfinished calibration in a file next to the calibration, for begun().
   void keep(const Calibration& begun) const;
   // Writes the file, and removes the stored unfinished calibration.
   void write(const Calibration& calibration) const;

@@ -16,9 +16,9 @@ std::array<std::int64_t, 3> sizes_of(const ProductShape& s) {
   return {s.m, s.n, s.k};
 }
 
-// A tile of a result: its size, how many a multiprocessor computes at a time, and how much longer
-// its FLOPs take than the largest tile's. A library chooses from kTiles, as the times of an H200
-// are explained best (docs/predict.md).
+// A tile of a product's result: its size, how many tiles a multiprocessor computes at a time, and
+// how much longer its FLOPs take than those of the largest tile. A library is assumed to choose
+// from kTiles, which explain the times of an H200 best (docs/predict.md).
 struct Tile {
   std::int64_t rows, columns, of_multiprocessor;
   double slowness;
@@ -33,7 +33,7 @@ std::size_t place_of(std::int64_t size, const SizeList& sizes) {
   return static_cast<std::size_t>(std::ranges::lower_bound(sizes, size) - sizes.begin());
 }
 
-// A size's place among measured ones: the next below, and how far it is from there to the next.
+// A size between measured ones: the index of the next below, and the part of the way to the next.
 struct GridPlace {
   std::size_t below = 0;
   double part = 0;

@@ -11,7 +11,7 @@ constexpr int kReweightings = 4;
 constexpr int kSweeps = 400;
 constexpr double kFar = 0.05;  // relative error from which on a launch counts less
 
-// The sum Σ weight (Σ_j rate_j x_j − 1)² as a matrix and a vector; x: a launch's amounts by time.
+// The sum Σ weight (Σ_j rate_j x_j − 1)² as a matrix and a vector; x: amounts / time of a launch.
 struct Normal {
   std::array<Efforts, kCount> a{};
   Efforts b{};
@@ -24,7 +24,7 @@ struct Normal {
   }
 };
 
-// Finds the least sum for rates >= 0: sets one after the other to its best until nothing changes.
+// Returns the rates >= 0 of the least sum: sets each in turn to its best until none changes.
 Efforts least_squares(const Normal& n, Efforts rates) {
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     double change = 0;

@@ -9,9 +9,9 @@
 
 namespace tracestep {
 
-// Follows the buffers of a step in the order of its nodes, and the memory that freed ones leave to
-// later ones (best fit, as the caching allocator does it). Follow it twice: in the second step the
-// leaves have been touched before.
+// Follows the buffers of a step in the order of its nodes, and the memory that freed buffers leave
+// to later ones (best fit, as the caching allocator does it). Callers go through a step twice: in
+// the second one the leaves have been touched before.
 class Reuse {
  public:
   explicit Reuse(const BufferPlan& buffer_plan)
@@ -29,7 +29,7 @@ class Reuse {
  private:
   static constexpr double kNever = -1e18;
 
-  // Takes this much free memory, and returns the clock of the oldest access to it.
+  // Takes `bytes` of free memory, and returns the clock of the oldest access to them.
   double take(std::int64_t bytes);
 
   const BufferPlan& buffer_plan_;

@@ -219,7 +219,7 @@ class Calibrated : public TimeModel {
     return precision.tf32 ? rounded_times_ : times_;
   }
 
-  // Returns how far the step's time, as a logarithm, lies outside the predictions for usual hosts.
+  // Returns how far, as a logarithm, the step's time lies outside those with quick to slow hosts.
   double error_of(const CalibratedStep& step) const {
     double us = 0;
     const LaunchTimes& times = times_of(run_of_key(step.key).precision);

@@ -40,15 +40,15 @@ struct TimeSource {
   Predictor predictor() const { return {*model, history, {}, device}; }
 };
 
-// The source of times by a data sheet. It has no model if times cannot be predicted for the device.
+// Returns the times by a data sheet, without a model if times cannot be predicted for the device.
 // Throws Error{kUsage} about "published" for a device without known peaks, and for an ambiguous
 // name.
 TimeSource published_source(const std::string& name);
 // Removes the model of `source`, and says why, if the device has no products in `precision` and so
 // no time.
 void check_precision(const Precision& precision, TimeSource& source);
-// The source of times that `options` name. Without a calibration it has no model; a calibration
-// that is damaged or of another device throws Error{kInput}.
+// Returns the source of times that `options` name. Without a calibration it has no model. Throws
+// Error{kInput} for a calibration that is damaged or of another device.
 TimeSource time_source(const RunSpec& run, const TimeOptions& options, const Json& environment);
 
 }  // namespace tracestep

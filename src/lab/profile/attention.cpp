@@ -1,4 +1,4 @@
-// Attention's softmax beside its two matrix products: time, FLOPs, bytes, and what is counted.
+// Compares attention's softmax with its two matrix products: time, FLOPs, bytes, what is counted.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,8 +19,8 @@ constexpr double kTextbookOps = 5;  // per score: max, subtract, exp, sum, divid
 
 constexpr std::size_t kCopies = 3, kNoPart = 4;
 
-// Returns the part of attention that some work is: one of kParts, copies that lay operands out for
-// the products, or none.
+// Returns the part of attention that `work` belongs to: an index of kParts, kCopies (copies that
+// lay operands out for the products), or kNoPart.
 std::size_t part_of(const Work& work) {
   const std::size_t dot = work.component.rfind('.');
   if (!work.component.starts_with(scope::path({scope::kAttention, ""}))) return kNoPart;

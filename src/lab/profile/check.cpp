@@ -86,7 +86,7 @@ class Check {
     }
     return n;
   }
-  // Counts a step's kernels: those of the first step unlike the graph, else those of the graph.
+  // Counts the kernels of a step: the first step whose count is not the graph's, or any if all are.
   std::int64_t kernels() const {
     std::vector<std::int64_t> counts(p_.steps.size(), 0);
     for (const ProfiledLaunch& l : p_.launches) ++counts[static_cast<std::size_t>(l.step)];
@@ -178,7 +178,7 @@ Fields<Count> fields(const std::string& label, const Json& key) {
       {data_only(col::cell), [key](C) { return key; }}};
 }
 
-// Explains a count of products: "2L", "L, one kernel for all" or how many layers are which.
+// Explains a count of products: "2L", "L, one kernel for all", or how many layers have one kernel.
 std::string why_of_attention(std::int64_t whole, std::int64_t layers, int products) {
   if (whole == 0) return fmt::format("{}L", products);
   if (whole == layers) return "L, one kernel for all";

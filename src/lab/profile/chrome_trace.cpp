@@ -55,7 +55,7 @@ class Writer : TraceEvents {
   // Writes the metadata, which comes before the events, as readers that stream stop at those.
   void header() {
     out_ += "{\"schemaVersion\": 1,\n\"deviceProperties\": [" + device_properties() + "],\n";
-    // Holistic Trace Analysis looks for the rank with a space behind the colon.
+    // Holistic Trace Analysis looks for the rank with a space after the colon.
     out_ += "\"distributedInfo\": {\"backend\": \"\", \"rank\": 0, \"world_size\": 1},\n";
     fmt::format_to(std::back_inserter(out_), "\"tool\": {},\n\"recordedBy\": {},\n",
                    json_text("tracestep " TRACESTEP_VERSION), json_text(p_.source));
@@ -149,7 +149,7 @@ class Writer : TraceEvents {
     }
   }
 
-  // Writes the node's facts that a reader wants beside its times.
+  // Writes the node's facts that a reader of the trace wants besides its times.
   std::string node_args(const ProfiledLaunch& l) const {
     const Node& node = p_.program.node(l.node);
     std::string dims, types;
@@ -172,7 +172,7 @@ class Writer : TraceEvents {
     return out + "]";
   }
 
-  // Writes ranges around neighbours of one phase, then, inside, around those of one component.
+  // Writes a range around adjacent launches of one phase and, in it, around those of one component.
   void scopes(const char* category, TracePlace place,
               std::span<const ProfiledLaunch* const> launches) {
     const auto emit = [&](auto&& name_at, std::size_t from, std::size_t to_index) {

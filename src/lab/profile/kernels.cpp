@@ -37,7 +37,7 @@ Fields<WorkSums> roof_fields() {
        [](S s) { return when(s.roof_ms > 0, percent_of(s.roof_ms, s.ms)); }}};
 }
 
-// Notes what may put a kernel above its roof, if a row has one there, by what limits the roof. Only
+// Adds a note on why rows may be above their roof, for roofs by bytes and by FLOPs, if one is. Only
 // fused kernels leave out what a mask hides: primitive ones read and write every score.
 void note_roofs(Granularity ops, Table& table) {
   const std::size_t roof = table.index_of("roof_percent").value();
@@ -71,7 +71,7 @@ void note_interruptions(const StepWork& work, std::string_view where, Table& tab
       format_duration_ms(work.interrupted_ms), where));
 }
 
-// A kernel's name, the durations of its launches in ns, and its rows of the matrix added up.
+// A kernel's name, its launches' durations in ns, and the sums of its rows in StepWork::rows.
 struct KernelTimes {
   std::string name;
   std::vector<double> durations;
@@ -147,7 +147,7 @@ Fields<KernelRow> kernel_fields() {
   return out.add(roof_fields(), [](R r) { return &r.k.sums; });
 }
 
-// A row of the matrix: a Work, or a sum (`work` is null), or time without work (`sums` is null).
+// A row of matrix_table(): a Work, a sum of rows (`work` is null), or a time (`sums` is null too).
 struct MatrixRow {
   std::string name;
   const Work* work;
@@ -265,7 +265,7 @@ struct Kind {
   WorkSums sums;
 };
 
-// Returns the columns of kinds of ops. `recomputes`: whether some nodes run again in backward.
+// Returns the columns of kind_table(). `recomputes`: whether some nodes run again in backward.
 Fields<Kind> kind_fields(double kernels_ms, bool recomputes) {
   using K = const Kind&;
   const auto ms = [](const char* name, const char* title, Phase phase) {

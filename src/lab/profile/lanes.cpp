@@ -17,7 +17,7 @@ constexpr double kMsPerNs = 1e-6;
 
 using Launches = std::vector<ProfiledLaunch>;
 
-// Cuts each launch to the time that counts for it.
+// Returns the launches, each of which ends after the time that counts for it (counted_ms()).
 Launches counted_launches(const Profile& p) {
   Launches out = p.launches;
   const std::vector<double> ms = counted_ms(p);
@@ -27,7 +27,7 @@ Launches counted_launches(const Profile& p) {
   return out;
 }
 
-// Returns the moments at which launches run for which `is_in` holds.
+// Returns the moments at which any of the launches runs for which `is_in` holds.
 template <class IsIn>
 Intervals moments_of(const Launches& launches, IsIn&& is_in) {
   Intervals out;

@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// The work of a pass: time of all kernels, of matrix products, and by kernel of either sort.
+// The work of a pass: time of all kernels, time of matrix products, and both sorts by kernel name.
 struct Pass {
   double ms = 0, product_ms = 0, product_flops = 0, launches = 0;
   struct Kernel {
@@ -50,7 +50,7 @@ std::optional<NamedKernel> longest_of_all(const Pass& pass) {
   return a->second.ms >= b->second.ms ? a : b;
 }
 
-// A pass of a profiled cell. `pass` is null where the cell did not run.
+// A pass of a profiled cell, as a row of a table; `pass` is null if the cell did not run.
 struct PassRow {
   const Profile& profile;
   std::string name;
@@ -61,7 +61,7 @@ struct PassRow {
 
 using R = const PassRow&;
 
-// Returns the columns of the kernel that takes most, whose names begin with "top" or "top_other".
+// Returns the columns of a pass's slowest kernel, whose names begin with "top" or "top_other".
 Fields<PassRow> top_fields(const std::string& prefix, const char* title, const char* description,
                            std::optional<NamedKernel> PassRow::*top) {
   const auto field = [top](Column column, auto get) {
@@ -111,7 +111,7 @@ std::map<std::string, Pass> passes_of(const ProfiledCell& cell) {
   return out;
 }
 
-// True if both ran and are the same but for their modes.
+// True if `a` is inference and `b` trains, both ran, and they agree in all other fields.
 bool are_inference_and_training(const Profile& a, const Profile& b) {
   const Mode mode = b.spec.step.mode;
   return a.spec.step.mode == Mode::kInference &&

@@ -93,7 +93,7 @@ void set_span(ProfiledStep& step, std::span<const ProfiledLaunch> launches) {
   for (const ProfiledLaunch& l : launches) step.last_ns = std::max(step.last_ns, l.end_ns);
 }
 
-// Records the executor's spans; their zero, the first kernel's start, stands for the call's start.
+// Records the executor's spans, whose zero (the first kernel's start) is put at the call's start.
 void record_spans(Measurement& measurement, Profile& out) {
   out.source = "executor spans";
   Names names(out.names);
@@ -116,7 +116,7 @@ void record_spans(Measurement& measurement, Profile& out) {
       });
 }
 
-// Makes launches of the profiler's records, each in the step during whose call it starts.
+// Turns the profiler's records into launches, each of the step during whose call it starts.
 void place_activities(Profile& out) {
   out.names = out.trace.names;
   const std::vector<Activity>& activities = out.trace.activities;

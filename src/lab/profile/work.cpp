@@ -92,7 +92,7 @@ class Collector {
     }
   }
 
-  // The purpose that a share of a node's kernels serves; the shares add up to 1.
+  // The share of a kernel's time that counts for a node and its origin; all shares add up to 1.
   struct Part {
     const Node* node;
     const Origin* origin;

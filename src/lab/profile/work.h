@@ -15,7 +15,7 @@ namespace tracestep {
 struct WorkSums {
   double launches = 0;
   double ms = 0;
-  // The time between the end of the kernel in front and the start of these launches.
+  // The time from the end of the kernel before to the start of each of these launches, added up.
   double gap_ms = 0;
   double flops = 0, bytes = 0;
   double roof_ms = 0;           // The least time that the roofline allows.

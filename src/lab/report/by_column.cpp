@@ -66,7 +66,7 @@ Json unpacked_rows(const Json& packed) {
   return out;
 }
 
-// Returns a copy of the table in which change(rows) stands for its rows.
+// Returns a copy of the table with its rows replaced by change(rows).
 Json with_rows(const Json& table, Json (*change)(const Json& rows)) {
   Json out = Json::object();
   for (const auto& [name, value] : table.members()) {

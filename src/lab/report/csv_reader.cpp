@@ -76,7 +76,7 @@ class Reader {
   std::size_t at_ = 0, line_ = 1, quote_line_ = 1, cells_ = 0;
 };
 
-// True if the text, behind apostrophes, begins as a formula does in some spreadsheet.
+// True if the text, without its first apostrophes, begins like a formula of some spreadsheet.
 bool begins_as_formula(std::string_view text) {
   const std::size_t at = text.find_first_not_of('\'');
   return at != std::string_view::npos &&

@@ -16,7 +16,7 @@ namespace tracestep {
 struct CsvRow {
   std::vector<std::string> cells;
   std::size_t line = 1;  // The line of the file in which the row begins.
-  // True for the first row of the file and for a row behind an empty line.
+  // True for the first row of the file and for a row after an empty line.
   bool begins_table = false;
 };
 
@@ -24,11 +24,11 @@ struct CsvRow {
 // may hold commas, line ends and doubled quotes. Throws Error{kInput} naming `name`, line and
 // column for bytes that are no text, for a quote that nothing closes, and beyond 2^20 cells.
 std::vector<CsvRow> parse_csv_rows(std::string_view text, const std::string& name);
-// As parse_csv_rows(), but returns the cells alone.
+// Reads a text as parse_csv_rows() does, and returns each row's cells.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text, const std::string& name);
 
-// Escapes a text as the CSV writer does (escaped_bytes() of base/utf8.h). An apostrophe is put in
-// front where a spreadsheet would read a formula, and where the text begins with an apostrophe.
+// Escapes a text as the CSV writer does (escaped_bytes() of base/utf8.h). An apostrophe is added at
+// the start where a spreadsheet would read a formula, and where the text begins with an apostrophe.
 std::string as_csv_text(std::string_view text);
 // Returns the text from which as_csv_text() made the cell.
 std::string from_csv_text(std::string_view cell);

@@ -111,7 +111,7 @@ Evidence::Row Evidence::beside(const Row& row, const Where& changed) const {
     const std::string& name = column.name;
     const bool is_changed =
         std::ranges::find(changed, name, &Where::value_type::first) != changed.end();
-    // A row of one pass stands beside another of that pass, though no run has a pass.
+    // The pass is a key too, although runs have none: both rows are of the same pass.
     const bool is_key = find_field(name) != nullptr || column.role == ColumnRole::kKey;
     if (is_changed || !is_key) continue;
     where.emplace_back(name, row.table_->rows[row.index_][i]);
@@ -366,7 +366,7 @@ double checked(double value) {
   return Quantity::exact(value, {}).value;
 }
 
-// Applies `fold` to the column's values; formulas call it `function`.
+// Returns `fold` of the column's values, as a number whose formula calls it `function`.
 template <class Fold>
 Quantity folded(const char* function, std::span<const Evidence::Row> rows, std::string_view column,
                 Fold fold) {

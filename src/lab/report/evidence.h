@@ -28,15 +28,15 @@ class Evidence {
 
   class Row {
    public:
-    // The number in a cell; throws Unsupported if the column is missing, empty or of another kind.
+    // Returns the number in a cell; throws Unsupported if the cell is missing, empty or no number.
     Quantity get(std::string_view column) const;  // exact
-    // The text of a cell as a quotation; the middle of a text longer than `max_bytes` is left out.
+    // Returns a cell's text as a quotation; a text over `max_bytes` is printed without its middle.
     Text quote(std::string_view column, std::size_t max_bytes = kLongestQuote) const;
     // Quotes a text in at most `max_bytes`. If other texts of the column begin and end like it, the
     // part that tells them apart is shown: "...tn_n_tilesize128x64x8...".
     Text quote_apart(std::string_view column, std::size_t max_bytes) const;
     std::vector<double> numbers(std::string_view column) const;
-    // The row's model or label as a quotation. The vocabulary is added if another model of the
+    // Returns the row's model or label as a quotation, with the vocabulary if another model of the
     // report has the same size with another vocabulary: "tiny, vocabulary 256".
     Text model() const;
     Text name() const;
@@ -56,7 +56,7 @@ class Evidence {
     const Json* peek(std::string_view column) const { return cell(column); }
     // Throws Unsupported when the table has no such column.
     void require_column(std::string_view column) const;
-    // The cell in a formula: "cells[3].flops".
+    // Returns the cell in a formula: "cells[3].flops".
     std::string formula(std::string_view column) const;
 
    private:
@@ -66,7 +66,7 @@ class Evidence {
         : evidence_(&evidence), table_(&table), index_(index) {}
     const Json* cell(std::string_view column) const;
     const Json& present(std::string_view column) const;
-    // The text ", vocabulary 256", or empty if the size alone names the model.
+    // Returns the text ", vocabulary 256", or an empty one if the size alone names the model.
     Text vocabulary() const;
 
     const Evidence* evidence_;

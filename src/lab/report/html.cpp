@@ -133,7 +133,7 @@ std::string work_figure(const Chart& chart) {
       xml_escaped(chart.title));
 }
 
-// Draws a chart in two widths, of which a page shows one by its own; empty: nothing to draw.
+// Draws a chart in two widths, of which a page shows the one that fits; empty: nothing to draw.
 std::string figure(const Chart& chart, std::span<const Table> tables) {
   if (chart.kind == kWorkChart) return work_figure(chart);
   const std::string wide = draw_chart(chart, tables), what = caption_of(chart, tables);
@@ -390,7 +390,7 @@ std::string html_page(const PageHead& head, const Json& result, std::span<const 
       "id=\"environment\"></div>\n</details>\n</section>\n<p class=\"paper soft\">The tables are "
       "on the screen{}.</p>\n</main>\n<div id=\"tip\" role=\"status\"></div>\n",
       has_file ? " and in " + head.numbers : "");
-  // Scripts end in front of any text of the run: base64 leaves no "<" in it.
+  // Scripts end before any text of the run: base64 leaves no "<" in it.
   out += fmt::format("<script type=\"text/plain\" id=\"report\">{}</script>\n<script>\n",
                      base64(gzip(by_column(result).dump())));
   out += std::string(web::kPageJs) + std::string(web::kChartsJs) + std::string(web::kWorkJs);

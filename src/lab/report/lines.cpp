@@ -16,8 +16,8 @@ std::size_t bytes_of(const std::string& text, std::size_t count) {
   return at;
 }
 
-// Returns the end of a line of at most `end` bytes: at a blank, else behind a separator, else
-// inside a word.
+// Returns the end of a line of at most `end` bytes: at a blank, else after a separator, else inside
+// a word.
 std::size_t end_of_line(const std::string& text, std::size_t end) {
   const std::size_t blank = text.rfind(' ', end), least = end / 4;
   if (blank != std::string::npos && blank > 0 && blank >= least) return blank;

@@ -20,7 +20,7 @@ std::string in_brackets(const Quantity& a, const char* op, const Quantity& b) {
   return fmt::format("({} {} {})", a.formula, op, b.formula);
 }
 
-// Makes a quantity whose interval spans `corners`; a corner such as 0 · ∞ may be NaN: anything.
+// Makes a quantity whose interval spans `corners`; a corner that is NaN (0 · ∞) may be any number.
 Quantity spanned(double value, std::array<double, 4> corners, std::string formula) {
   Quantity out = Quantity::exact(value, std::move(formula));
   const bool is_unknown = std::ranges::any_of(corners, [](double c) { return std::isnan(c); });

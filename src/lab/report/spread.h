@@ -1,5 +1,5 @@
-// Times with how far they spread, as sentences and tables print them. A deviation stands behind a
-// mean and an interval behind a median; nothing else prints such a pair.
+// Times with how far they spread, as sentences and tables print them. A deviation follows a mean
+// and an interval follows a median; nothing else prints such a pair.
 #pragma once
 
 #include <string>

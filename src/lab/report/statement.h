@@ -28,7 +28,7 @@ struct Piece {
 class Text {
  public:
   Text() = default;
-  // A text of plain words. Numbers, comparisons and cells must be pieces with a formula instead.
+  // Makes a text of plain words. Numbers, comparisons and cells must be pieces with a formula.
   Text(const char* words) : Text(Piece{words}) {}
   explicit Text(Piece piece) { append(std::move(piece)); }
 

@@ -73,7 +73,7 @@ std::vector<Width> widths_of(const DisplayTable& shown) {
   return out;
 }
 
-// True for "95 % from (ms)" in front of "to (ms)", which are shown together or not at all.
+// True for "95 % from (ms)" before "to (ms)", which are shown together or not at all.
 bool begins_interval(const std::vector<std::string>& headers, std::size_t c) {
   const auto words = [&](std::size_t at) { return headers[at].substr(0, headers[at].find(" (")); };
   if (c + 1 >= headers.size() || !words(c).ends_with("from")) return false;

@@ -26,7 +26,7 @@ std::int64_t signed_number(std::string_view bytes) {
   return static_cast<std::int64_t>(bits);
 }
 
-// Returns how many bytes the length in front of this opcode's text has; 0: it makes no text.
+// Returns how many bytes the length has that precedes this opcode's text; 0: it makes no text.
 std::size_t length_bytes(unsigned char op) {
   return op == 'X' ? 4 : op == 0x8c ? 1 : op == 0x8d ? 8 : 0;
 }
@@ -71,7 +71,7 @@ class PickleReader {
   }
   std::uint64_t number(std::size_t n) { return little_endian(take(n)); }
 
-  // --- the stack ---------------------------------------------------------------------------
+  // Pushes a value on the stack, whose growth counts as memory (charge()).
   void push(Ref ref) {
     if (stack_.size() == stack_.capacity()) {
       charge(sizeof(Ref) * (stack_.empty() ? 1 : stack_.size()));
@@ -108,7 +108,7 @@ class PickleReader {
     return out;
   }
 
-  // --- containers --------------------------------------------------------------------------
+  // Makes an empty dict, list or tuple, and returns its index as a Ref.
   Ref make(bool is_dict) {
     charge(sizeof(Pickle::Container));
     out_.containers_.push_back({0, 0, 0, is_dict});
@@ -157,8 +157,8 @@ class PickleReader {
     add(*to, first);
   }
 
-  // --- the memo ----------------------------------------------------------------------------
-  // Writers number what they store from 0 on.
+  // Stores the value on top of the stack in the memo, at `place`. Writers number what they store
+  // from 0 on.
   void remember(std::uint64_t place) {
     const Ref value = top();
     if (place > memo_.size()) fail("something is stored in a place out of order");
@@ -174,7 +174,7 @@ class PickleReader {
     push(memo_[place]);
   }
 
-  // --- opcodes -----------------------------------------------------------------------------
+  // Carries out one opcode: reads its operand, and changes stack, containers and memo.
   void step(unsigned char op) {
     switch (op) {
       case 0x80:  // protocol

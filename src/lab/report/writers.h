@@ -17,7 +17,7 @@ struct TextView {
   bool has_colour = false;
   // The most lines of a table; further rows and notes are left out. 0: no limit.
   std::size_t lines = 0;
-  // A hint how to see the table columns that are left out, written behind their names. Empty: none.
+  // A hint how to see the table columns that are left out, written after their names. Empty: none.
   std::string_view way_out = {};
 };
 // Counts the parts of a table that had no room.
@@ -68,9 +68,9 @@ std::string latex_escaped(const std::string& text);
 
 // Breaks `text` between words into lines of at most `width` characters; 0: one line.
 std::vector<std::string> in_lines(const std::string& text, std::size_t width);
-// As in_lines(), but at most `most` lines; the last one then ends with "…".
+// Breaks `text` as in_lines() does, into at most `most` lines; "…" ends the last one if it is cut.
 std::vector<std::string> cut_lines(std::string text, std::size_t width, std::size_t most);
-// Breaks flags and commands into lines between words, in front of a flag if possible. Nothing is
+// Breaks flags and commands into lines between words, before a flag if possible. Nothing is
 // cut.
 std::vector<std::string> whole_lines(std::string text, std::size_t width);
 // Returns the width of the longest word, which a column must not be narrower than.

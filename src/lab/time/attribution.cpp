@@ -64,9 +64,9 @@ struct Clocks {
   std::optional<double> gaps_percent() const {
     return gaps_ms() ? std::optional(percent_of(*gaps_ms(), span_ms)) : std::nullopt;
   }
-  // Returns the base of shares, which add up to 100 %: the span, or the kernels' time if longer.
+  // Returns what shares are a part of: the span, or the kernels' time if that is longer.
   double whole_ms() const { return gaps_ms() ? span_ms : busy_ms; }
-  // Returns the share of the span itself, 100 %; nullopt where gaps_ms() is.
+  // Returns the share of the span itself, 100 %; nullopt if gaps_ms() is nullopt.
   std::optional<double> span_percent() const {
     return gaps_ms() ? std::optional(100.0) : std::nullopt;
   }

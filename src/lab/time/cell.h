@@ -90,7 +90,7 @@ struct CellResult {
   std::int64_t flops = 0;  // The FLOPs of matrix products.
   std::int64_t launches = 0;
   bool captured = false;  // True: steps were replayed as one graph.
-  // The number of kernels, copies and fills in that graph.
+  // The number of kernels, copies and fills in the graph that steps replayed.
   std::optional<std::int64_t> kernels = {};
   double roof_tflops = 0;  // The device's measured ceiling; 0: not known.
   // The cores that other processes kept busy while the ceiling was measured.
@@ -109,7 +109,7 @@ struct CellResult {
   std::vector<MemoryEvent> memory_events;
 };
 
-// Called in front of each timed step with the number of steps done and the most that there will be.
+// Called before each timed step with the number of steps done and the most that there will be.
 using StepObserver = std::function<void(std::size_t done, std::size_t most)>;
 
 // Builds the program, warms up, times steps, then records steps. Running out of memory is a result,

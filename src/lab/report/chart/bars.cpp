@@ -57,7 +57,7 @@ std::string label_of(std::span<const std::string> columns, const ChartRows& rows
   return out;
 }
 
-// Groups the rows that have a bar by their label, which `labels` make.
+// Groups the rows that have a bar by their label, which the texts of the columns `labels` make.
 RowGroups drawn_rows(const Chart& chart, const ChartRows& rows,
                      std::span<const std::string> labels) {
   const std::vector<std::string> skipped = names_of(chart, "skip");
@@ -80,7 +80,7 @@ void add_to(Bar& bar, const std::string& name, double value) {
   found->value += value;
 }
 
-// Fails unless rows with one label differ in the columns `apart`: a segment, or what a bar adds up.
+// Throws the error of fail_alike() if two rows with one label agree in all columns of `apart`.
 void check_apart(const Chart& chart, const ChartRows& rows, const RowGroups& groups,
                  std::span<const std::string> apart) {
   for (const auto& [label, all] : groups) {
@@ -124,7 +124,7 @@ std::vector<Bar> bars_of(const Chart& chart, const ChartRows& rows) {
   return out;
 }
 
-// Sorts bars, the longest first, and adds up those behind the first `count` to one, "N more".
+// Sorts bars, the longest first, and adds up those after the first `count` to one, "N more".
 void keep_longest(std::vector<Bar>& bars, std::size_t count) {
   std::ranges::stable_sort(bars, std::greater(), &Bar::sum);
   if (bars.size() <= count) return;

@@ -15,7 +15,7 @@ namespace tracestep {
 
 class ChartRows {
  public:
-  // The rows of `table` that fit the option "where"; nothing when there is no such table.
+  // Selects the rows of `table` that fit the option "where"; none when there is no such table.
   ChartRows(const Chart& chart, std::span<const Table> tables, std::string_view table);
 
   std::size_t size() const { return rows_.size(); }
@@ -65,7 +65,7 @@ std::string title_of(const Column& column);
 // Writes a value with its unit and no more digits than an eye can use: "12.3 ms".
 std::string labelled(double value, const Column* column);
 
-// Sorts names by the order of a step's phases, the others behind them as they come: so each phase
+// Sorts names by the order of a step's phases, the others after them as they come: so each phase
 // has the same colour in every chart.
 std::vector<std::string> in_order_of_phases(std::vector<std::string> names);
 

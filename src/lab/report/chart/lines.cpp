@@ -189,7 +189,7 @@ class Lines {
   std::vector<Series> series_;
 };
 
-// Counts the lines, drawn later, that cover this one on half of its points or more.
+// Counts the lines, drawn later, that cover line `index` on half of its points or more.
 std::size_t covering(std::span<const Series> series, std::size_t index, const Axis& y) {
   constexpr double kLineWidth = 2.5;
   const std::vector<Point>& points = series[index].points;
