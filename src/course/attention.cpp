@@ -80,7 +80,7 @@ struct OurCell {
   double forward_ms = 0, backward_ms = 0;
 };
 
-// Returns our cell of the same size, if possible with as many saved tensors of B·T².
+// Returns our cell of the same size, preferably one that saves `saved` tensors of B·T².
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
   const RunSpec run{.shape = {kAttentionBatch, a.context}};
   OurCell out;

@@ -49,7 +49,7 @@ const Table* table_named(std::span<const Table> tables, std::string_view name) {
 }
 
 // --- what an answer is of ------------------------------------------------------------------------
-
+// A key column of rows, and the words in which runs_of_answer() gives its values.
 struct KeyWords {
   const char* column;
   std::string words;
@@ -97,7 +97,7 @@ std::vector<RowRef> rows_in_lines(const Answer& answer, std::span<const Table> t
 }
 
 // --- tables --------------------------------------------------------------------------------------
-
+// Columns, and the values that rows must have in them.
 using Where = std::vector<std::pair<std::string, std::string>>;
 
 struct Wanted {

@@ -34,7 +34,7 @@ struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // The name of the device; empty: not stated.
 };
-// Reads rows. Error{kInput} as read_result(), or for a CSV file whose columns identify no cell.
+// Reads rows. Throws Error{kInput} as read_result() does, or if a CSV file's columns name no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 

@@ -66,7 +66,7 @@ class Judge {
   }
 
   // --- verdicts on times that cannot be true -----------------------------------------------------
-
+  // Suspects a time for which products would have to exceed the peak rate of the device.
   Verdict faster_than_the_roof(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
     if (device == nullptr || t.context == 0) return {};
@@ -113,7 +113,7 @@ class Judge {
   }
 
   // --- verdicts on what the clock really measured ------------------------------------------------
-
+  // Explains a time without warm-up that is longer than the warm one or spreads widely.
   Verdict no_warmup(const PublishedTime& t) const {
     constexpr double kCostsMore = 1.1, kSpread = 0.5;
     if (t.warmup != 0) return {};
@@ -193,7 +193,7 @@ class Judge {
   }
 
   // --- compared with ours -----------------------------------------------------------------------
-
+  // The ratio of each published time to ours.
   using Ratios = std::map<const PublishedTime*, double>;
 
   double measured_ms(const PublishedTime& t) const { return ours_.find(t); }

@@ -45,7 +45,7 @@ class TablePair {
 
   bool has_match() const;
 
-  // keys_: see keys(); matched_: those of them that are not ignored.
+  // keys_: see keys(); matched_: the members of keys_ that are not ignored.
   std::vector<std::string> keys_, matched_;
   // Key columns with one value in all of A and another in all of B.
   std::vector<std::string> apart_;

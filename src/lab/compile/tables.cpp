@@ -97,14 +97,14 @@ ResultRow judged(const CompileCell& cell) {
 }
 
 // --- whole steps ------------------------------------------------------------------------------
-
+// A row of way_table(), with the comparisons with the first row of the same step and with eager.
 struct WayRow {
   const CompileCell& cell;
   TimedSamples samples;
   std::optional<Against> first, eager;
 };
 
-// Returns the first cell that ran of the same step, in any form of execution; nullptr: none ran.
+// Returns the first cell that ran of `cell`'s step, in any form of execution; nullptr: none ran.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
@@ -113,7 +113,7 @@ const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell
   return found == cells.end() ? nullptr : &*found;
 }
 
-// Finds the step with these ops run op by op; nullptr: this one is it, or it did not run.
+// Returns the eager cell of `cell`'s step with the same ops; nullptr: it is `cell`, or did not run.
 const CompileCell* eager_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto says_how = [](const RunField& field) {
     return field.name == "executor" || field.name == "compile_passes";
@@ -142,7 +142,7 @@ Fields<WayRow> way_fields() {
 }
 
 // --- the ladder -------------------------------------------------------------------------------
-
+// A row of ladder_table(), with the comparisons with the rung below and with the first row.
 struct LadderRow {
   const LadderStep& step;
   TimedSamples samples;

@@ -117,7 +117,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Returns lower bounds from learned steps: twice the micro-batches leave at least half the bytes.
+// Returns the stored bytes of forward; those of half as many micro-batches count half, and so on.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);
   double share = 1;

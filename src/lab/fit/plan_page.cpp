@@ -105,7 +105,7 @@ std::string longest_part(const Prediction& prediction) {
   return out;
 }
 
-// Adds a table of the plans, with a number for each by which the charts call it.
+// Adds a table of the plans whose first column numbers them; the charts name a plan by its number.
 void add_changes(const std::vector<Table>& from, std::vector<Table>& tables) {
   const Table* table = filled(from, "remedies");
   if (table == nullptr) table = filled(from, "plan");

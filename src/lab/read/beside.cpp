@@ -103,7 +103,7 @@ class BesideRows {
     if (found != rows_.end()) return *found;
     return rows_.emplace_back(level, std::string(name));
   }
-  // Returns the rows, without empty ones and without modules that one side does not tell apart.
+  // Returns the rows that have a time, without modules for which only one side has one.
   std::vector<BesideRow> take() {
     std::erase_if(rows_, [](const BesideRow& r) {
       const bool is_lacking = r.theirs.ms == 0 || r.ours.ms == 0;

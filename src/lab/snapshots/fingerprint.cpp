@@ -25,7 +25,7 @@ struct Wanted {
   std::int64_t live = 0, most = 0;
 
   std::int64_t bytes() const { return elements * element_bytes; }
-  // True if `size` is the exact one, or that of a block rounded up.
+  // True if `size` is the tensor's number of bytes, exactly or rounded up as for a block.
   bool is(std::int64_t size) const {
     return size == bytes() || size == (bytes() + kRounding - 1) / kRounding * kRounding;
   }

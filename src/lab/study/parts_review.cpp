@@ -165,7 +165,7 @@ StudyReport report_so_far(StudyContext& context) {
   return with_answers(in_reading_order(std::exchange(context.sections, std::move(gathered))));
 }
 
-// Returns the keys of a row's steps, by its cell or by the label behind "@" in its table's name.
+// Returns the keys of a row's steps, by its cell or by the label after "@" in its table's name.
 std::vector<std::string> steps_behind(const StudyContext& context, std::span<const Table> tables,
                                       const RowRef& ref) {
   const Table& table = *std::ranges::find(tables, ref.table, &Table::name);

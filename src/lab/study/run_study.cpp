@@ -231,7 +231,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                           (experiment.run != larger_step_part || has_larger);
     return !is_asked || (machine.driver->is_child() && !experiment.has_cells);
   });
-  // Where only the smallest steps fit, most of what larger ones would take is theirs.
+  // If only a quick study's context fits, larger models get a fifth of their share of the time.
   const bool is_slow = sizes.shape.context < asked.shape.context &&
                        sizes.shape.context == quick_study_sizes().shape.context;
   double of_larger = has_larger ? 0.0 : experiment_of(larger_step_part).share;

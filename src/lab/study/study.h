@@ -33,8 +33,8 @@ struct StudySection {
   std::vector<Table> tables = {};
 };
 
-// Makes the section `id` of sections.md with these tables; the page "memory-*" serves every
-// "memory-LABEL". `values` replace the texts in braces.
+// Pairs of a name in braces and the text in its place, and the section `id` of sections.md with
+// these tables and values; the page "memory-*" serves every "memory-LABEL".
 using SectionValues = std::vector<std::pair<std::string, std::string>>;
 StudySection section(const std::string& id, std::vector<Table> tables,
                      const SectionValues& values = {});
@@ -144,7 +144,7 @@ std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
   return out;
 }
 
-// How often cells are visited: in rounds, with two samples at least, or once with six, and again
+// How often a cell is visited: in rounds, for two samples or more, or once, for six, and again
 // where there is time.
 enum class Visits { kRounds, kOnce };
 
@@ -276,7 +276,7 @@ StudyReport with_answers(std::vector<StudySection> sections);
 // Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
 StudyReport answered(std::vector<StudySection> sections);
 
-// The schema of study.json, which has every table, and how its columns are shown.
+// The schema of study.json, and that document: every table, and how its columns are shown.
 inline constexpr const char* kStudySchema = "tracestep.study/2";
 Json study_json(const StudyReport& report, const Json& environment);
 // The sections of a stored study document, or of a page that carries one, so that a report can be
