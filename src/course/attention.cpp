@@ -170,7 +170,7 @@ class AttentionJudge {
     return nullptr;
   }
 
-  // The median ratio of their time to ours, from contexts that fill a device; 0: too few cells.
+  // The median ratio of a study's times to ours, at contexts that fill a device; 0: too few cells.
   double pace_of(const std::string& study) const {
     constexpr std::int64_t kLong = 4096;
     std::vector<double> ratios;

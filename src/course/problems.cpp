@@ -307,7 +307,7 @@ std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) 
   for_each_cell(of_text, tables, [&](const RowRef&, const Column& column, const Json& cell) {
     if (is_key(column, cell)) add(column.name, cell);
   });
-  // Its own table is of the same model, but for one that shows several.
+  // Lines of the answer's own table add values to the text's keys, except sizes and vocabularies.
   for_each_cell(of_lines, tables, [&](const RowRef&, const Column& column, const Json& cell) {
     const bool is_of_model = column.name == "size" || column.name == "vocab";
     if (is_key(column, cell) && !is_of_model && values.contains(column.name))

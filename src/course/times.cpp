@@ -204,8 +204,8 @@ class Judge {
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 
-  // The ratios of their time to ours, for each cell of t's study, device and precision that nothing
-  // delays.
+  // Returns the ratio of the published time to ours for each cell of t's study, device and
+  // precision that neither launches, a profiler nor a first step slow down.
   Ratios ratios_like(const PublishedTime& t,
                      double (Judge::*our_ms)(const PublishedTime&) const) const {
     Ratios out;

@@ -305,7 +305,7 @@ class Report {
     }
   }
 
-  // Compares by pairs where there are enough of them, else by processes.
+  // Compares by pairs of runs if there are enough of them, else by processes.
   Comparison compared(const ProcessSamples& a, const ProcessSamples& b) {
     if (options_.pairs > 0 && can_tell_pairs(static_cast<std::size_t>(options_.pairs))) {
       const ProcessSamples runs_of_a = by_run(a, options_.pairs),

@@ -178,7 +178,7 @@ class Finder {
     return r;
   }
 
-  // Returns the step's peak by `look`; nullopt if the step is refused or its own budget not met.
+  // Returns the peak that `look` finds; nullopt if the step is refused or its own budget not met.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
     if (refusal_of(r.step)) return std::nullopt;
     (judge_.*look)(r);

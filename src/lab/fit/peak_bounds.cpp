@@ -14,7 +14,7 @@ Remedy with_single_blocks(const Remedy& r) {
   return out;
 }
 
-// Returns a key that is equal for steps whose forward computes and saves the same. Updates and the
+// Returns a key that is equal for steps whose forward computes and saves equal values. Updates and
 // places of states are left out: they change only the form of the weights that forward reads.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
@@ -23,8 +23,8 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// Returns a key that is equal for steps whose forward and backward hold the same before updates. It
-// leaves out the optimizer's states.
+// Returns a key that is equal for steps that hold equal bytes before updates, besides weights and
+// states: all fields but those of the optimizer's states.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;

@@ -32,7 +32,7 @@ struct PlannedStep {
   std::string stack() const { return "stack@" + name; }
 };
 
-// Adds a table of the step's live bytes and, for the last step, of their holders and time by part.
+// Returns the step to draw; adds tables of its live bytes and, for the last, of holders and times.
 PlannedStep shown_step(const FitQuestion& q, const RunSpec& step, std::string name, bool is_last,
                        std::vector<Table>& tables) {
   PlannedStep out{step, std::move(name)};

@@ -18,7 +18,7 @@ constexpr double kMuchLess = 0.85;  // of another's peak
 
 // --- finer choices of what runs again ---
 
-// A budget is tried for steps of at most so many kernels, usually and if no set of changes fits.
+// The most kernels of a step for which a budget is tried: usually, and when no set of changes fits.
 constexpr double kMostKernels = 2500, kMostKernelsOfLastResort = 400;
 
 // Rounds down to whole MiB or KiB, as people would write a budget.
@@ -238,8 +238,8 @@ class Search {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Returns, of the sets that fit and take about as long as `r`, the one with the fewest changes.
-  // Sets without figures are skipped: another set that fits has no more changes.
+  // Returns, of `r` and the sets that fit and take at most 2 % longer, the one with the fewest
+  // changes. Sets without figures are skipped: another set that fits has no more changes.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {

@@ -50,8 +50,8 @@ std::optional<TracePass> pass_of(Phase phase) {
   return std::nullopt;
 }
 
-// A part of the model, and the words by which modules' names, ours or others', say it, in small
-// letters.
+// A part of the model, and the words in small letters by which the names of modules, ours or
+// others', are recognised as this part.
 struct ModuleWords {
   const char* name;
   std::vector<std::string_view> words;
@@ -66,7 +66,7 @@ const std::vector<ModuleWords>& module_words() {
   return words;
 }
 
-// Returns the part of the model that the outermost fitting module of a path names; empty: none.
+// Returns the ModuleWords::name of the outermost module in a path that has one; empty: none has.
 std::string part_of(std::string_view path, char between) {
   std::string lower(path);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -87,7 +87,7 @@ const char* reading_of(int scores) {
 
 constexpr const char *kKept = "kept_by_name", *kIsMissing = "is_missing";
 
-// Fills a cell of the first row of a kind of tensor.
+// Sets the cell of `column` in the first of the table's rows about this kind of tensor.
 void set_first(Table& table, std::string_view tensor, const char* column, Json value) {
   const auto row =
       std::ranges::find_if(table.rows, [&](const auto& r) { return r[0] == Json(tensor); });

@@ -18,7 +18,7 @@
 namespace tracestep {
 namespace {
 
-// The flags of cells that are no fields of a run, by parameter: those of attention and of starts.
+// Names of flags that choose cells but are no fields of a run: those of attention and of starts.
 constexpr std::string_view kMoreFlags[] = {"width", "attention_context", "mask", "saved",
                                            "warmup_study"};
 
