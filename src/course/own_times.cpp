@@ -172,7 +172,7 @@ OwnTime time_in(const CsvRow& row, const std::vector<std::string>& head, const s
 
 // --- the study's and others' ---------------------------------------------------------------------
 
-// True for fields that tell runs apart here; of a size's own fields, only the vocabulary.
+// True for fields that tell runs apart here; of the fields with a model's sizes, only `vocab`.
 bool is_told(const RunField& field) {
   return tells_apart(field) && (!is_own_size(field) || field.name == "vocab");
 }

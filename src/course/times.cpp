@@ -223,7 +223,7 @@ class Judge {
     return out;
   }
 
-  // The pace of t's device by all cells but `left_out`, so that no cell is compared with itself.
+  // The pace of t's study, device and precision without `left_out`, which is to be judged by it.
   Pace pace_without(const PublishedTime* left_out, const PublishedTime& t,
                     const std::map<std::string, Ratios>& all) const {
     std::vector<double> ratios;

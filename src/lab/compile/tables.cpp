@@ -194,7 +194,7 @@ std::optional<TimedSamples> samples_of(const LadderStep& step) {
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;
 }
 
-// Adds notes that name the rungs that changed nothing, and those of them whose times differ anyway.
+// Adds notes: the rungs that changed nothing, and among these the rungs whose times differ anyway.
 void note_rungs_without_effect(std::span<const LadderRow> rows, Table& table) {
   std::vector<std::string_view> idle;
   for (const LadderRow& row : rows) {

@@ -132,7 +132,7 @@ std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const 
 
 namespace {
 
-// A cell beside the one in fp32 that it is compared with; nullptr: there is none that ran.
+// A cell and the cell in fp32 that it is compared with; nullptr: there is none that ran.
 struct StepRow {
   const PrecisionCell& cell;
   const CellResult* base;

@@ -1,6 +1,6 @@
 // Reads JSON that is too large for memory: visits the members of the outermost object one by one
 // and, for one member that is a long list, its items one by one, each as text. Also visits the
-// members of such a text.
+// members of an object in such a text.
 #pragma once
 
 #include <cstdint>

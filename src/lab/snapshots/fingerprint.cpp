@@ -128,9 +128,9 @@ bool is_of_attention(const TraceLabel& label, std::string_view part) {
   return label.scope.ends_with(component) || label.scope.find(component + ".") != std::string::npos;
 }
 
-// True for tensors of B·H·T², by the component that made them. Softmax takes over the storage of
-// the scores where it can, so what their product allocated is one of them; a cast beside the values
-// is of the attention weights.
+// True for tensors of B·H·T², by the component that made them: all of softmax, the product that
+// makes the scores, as softmax may write into its storage, and a cast in the component of the
+// values, as it casts the attention weights.
 bool is_of_scores(const TraceLabel& label) {
   return is_of_attention(label, scope::kSoftmax) ||
          (is_of_attention(label, scope::kScores) && label.op == "matmul") ||

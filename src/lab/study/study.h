@@ -273,7 +273,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
 
 // Answers all questions from the tables of these sections.
 StudyReport with_answers(std::vector<StudySection> sections);
-// Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
+// Makes the whole report: the answers, the charts that can be drawn, and tables of the answers.
 StudyReport answered(std::vector<StudySection> sections);
 
 // The schema of study.json, and that document: every table, and how its columns are shown.
@@ -288,7 +288,7 @@ struct StoredStudy {
 StoredStudy stored_study(std::string_view text, const std::string& name);
 
 // The report as study.md, study.tex or study.typ: the first screen and the answers with their
-// charts, whose pictures are in the folder `charts` beside it; in Markdown also the tables.
+// charts, whose pictures are in the folder `charts` next to the file; in Markdown also the tables.
 std::string study_page(const StudyReport& report, const Json& environment, Format format,
                        const std::string& charts);
 // The study for a terminal of this width: the first screen and every answer.
