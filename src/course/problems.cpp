@@ -326,7 +326,7 @@ std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) 
   std::vector<std::string> out;
   for (const KeyWords& key : kKeys) {
     const auto found = values.find(key.column);
-    // Of a whole step it is the usual one.
+    // Only attention by itself, which has a width, names its form of attention.
     const bool is_told = std::string_view(key.column) != "attention" || values.contains("width");
     if (found == values.end() || !is_told) continue;
     if (std::ranges::all_of(found->second, &Json::is_int)) {

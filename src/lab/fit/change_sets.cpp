@@ -119,7 +119,7 @@ void ChangeSets::find_choices() {
     for (const StepChange& change : each) {
       RunSpec alone = first.step;
       change.apply(alone);
-      // Groups of blocks take hardly longer than single ones, and more layers to tell.
+      // Groups take hardly longer than single blocks, and their figures need more layers.
       if (alone.recompute.every > 1) alone.recompute = Recomputation::blocks();
       time_ratios_.back().push_back(judge_.figures().sketch(alone).ms / first.figures.ms);
     }

@@ -73,7 +73,7 @@ std::string part_of(std::string_view path, char between) {
   for (std::size_t begin = 0; begin <= lower.size();) {
     const std::size_t end = std::min(lower.find(between, begin), lower.size());
     const std::string_view segment = std::string_view(lower).substr(begin, end - begin);
-    // The outermost one is the whole model, whatever its name says.
+    // The outermost module is the whole model, whatever its name says.
     for (const ModuleWords& part : module_words()) {
       const bool is_inner = begin > 0 || between == '.';
       const auto has = [&](std::string_view word) { return segment.find(word) != segment.npos; };
@@ -151,7 +151,7 @@ double softmax_calls(const ReadTrace& t) {
     if (kernel->work == WorkClass::kAttention) return 0;
     std::string name = t.facts.names[kernel->number];
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    // On the host aten::softmax calls the one with a line below it.
+    // On the host aten::softmax calls aten::_softmax, so only the latter counts.
     const bool is_softmax = t.facts.is_of_device()
                                 ? name.find("softmax") != std::string::npos &&
                                       name.find("log_softmax") == std::string::npos &&

@@ -120,7 +120,7 @@ void set_verdicts(StudyContext& context, const std::map<std::string, std::string
         row[verdict] = own.is_string() ? worse(own.as_string(), worst) : worst;
         has_changed = has_changed || !(own == row[verdict]);
       }
-      // The count below the table is of its rows by themselves.
+      // The note that counts sound rows knows only the verdicts of the rows themselves.
       if (!has_changed) continue;
       std::erase_if(table.notes, is_count_of_sound_rows);
     }
