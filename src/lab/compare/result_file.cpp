@@ -159,7 +159,7 @@ ResultFile result_of(const Json& document, const std::string& name) {
   add_table("", document, machine, out);
   if (!out.tables.empty() && out.tables[0].name.empty()) out.tables[0].name = schema;
   const Json* tables = object_in(document, "tables");
-  // The first one again.
+  // "tables" repeats the table that is already added, as its first one.
   for (std::size_t i = out.tables.size(); tables != nullptr && i < tables->size(); ++i) {
     const auto& [table, content] = tables->members()[i];
     add_table(table, content, machine, out);

@@ -258,7 +258,7 @@ Table ladder_table(std::span<const LadderStep> steps) {
     table.notes.emplace_back(
         "graph: no graph was captured here; what it changes is the arena, which it has as well");
   }
-  // A signal ends a turn where it stands.
+  // A signal may end a round of visits early: the remaining rungs then have fewer samples.
   const auto count = [](const LadderStep& step) { return step.cell.result.samples_ms.size(); };
   const auto ran = [](const LadderStep& step) { return step.cell.result.status == Status::kOk; };
   const auto [least, most] = std::ranges::minmax_element(

@@ -49,7 +49,7 @@ std::size_t end_of_quoted(std::string_view text, std::size_t at) {
   }
 }
 
-// A window on the bytes that moves on and grows only for a value that is longer than it.
+// The bytes in memory: a window that moves along the file, and grows only for a longer value.
 class Window {
  public:
   explicit Window(ByteStream& bytes) : bytes_(bytes) {}

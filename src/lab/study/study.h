@@ -235,9 +235,9 @@ void rank_part(StudyContext& context);
 void profile_part(StudyContext& context);
 // Visits steps again whose noise marks answers as noisy, as far as time is left.
 void more_rounds_part(StudyContext& context);
-// Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: what the
-// visits of a step take. Answers are taken whole, each time the one whose steps, but for those
-// chosen before, take the least, until the next one would take more than `seconds_left`.
+// Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: how long the
+// visits of each step take. Takes the answer whose steps that are not chosen yet take the least,
+// and so on until the next one would take more than `seconds_left`.
 std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
                                      const std::map<std::string, double>& seconds,
                                      double seconds_left);
