@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// The predicted buffers of a pass through a model of one layer, as every layer has the same.
+// The predicted buffers of a pass through a model cut to one layer, as all layers have equal ones.
 class Buffers {
  public:
   Buffers(const PublishedAllocation& a, std::string_view precision) {

@@ -80,7 +80,7 @@ struct OurCell {
   double forward_ms = 0, backward_ms = 0;
 };
 
-// Returns our cell of the same size, if possible with as many saved tensors of B·T².
+// Returns our cell of the same size, preferably one that saves `saved` tensors of B·T².
 OurCell our_cell(const ReplayInput& ours, const PublishedAttention& a, int saved) {
   const RunSpec run{.shape = {kAttentionBatch, a.context}};
   OurCell out;
@@ -170,7 +170,7 @@ class AttentionJudge {
     return nullptr;
   }
 
-  // The median ratio of their time to ours, from contexts that fill a device; 0: too few cells.
+  // The median ratio of a study's times to ours, at contexts that fill a device; 0: too few cells.
   double pace_of(const std::string& study) const {
     constexpr std::int64_t kLong = 4096;
     std::vector<double> ratios;

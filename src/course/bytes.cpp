@@ -112,7 +112,7 @@ StatusMatch match_statuses(const StatusTable& table, const Form& form) {
 }
 
 // --- peaks ---------------------------------------------------------------------------------------
-
+// A sum of bytes that may explain a published peak, and its name in words.
 struct NamedBytes {
   std::string name;
   double bytes = 0;

@@ -70,7 +70,7 @@ const PublishedTime* PublishedCells::in_fp32(const PublishedTime& t) const {
   return nullptr;
 }
 
-// Describes a cell by the same clock that takes as long per layer with other work; empty: none.
+// Describes another cell that takes as long per layer for more or less work; empty: there is none.
 std::string PublishedCells::held_up_by(const PublishedTime& t) const {
   constexpr double kSameTime = 1.12, kMoreWork = 1.4;
   if (t.is_oom || t.size.empty()) return {};

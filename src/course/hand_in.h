@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// The hand-in as text; `own` may be empty. `charts`: the folder with its pictures, beside it.
+// The hand-in as text; `own` may be empty. `charts`: the folder of its pictures, next to its file.
 std::string course_page(const StudyReport& report, const Json& environment,
                         std::span<const OwnTime> own, Format format, const std::string& charts);
 

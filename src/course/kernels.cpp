@@ -30,8 +30,8 @@ ModelledPass kernels_of_pass(const PublishedKernel& k) {
   return modelled_pass({k.size, k.context, "fp32", k.pass}, *known_device("A100 SXM 80 GB"));
 }
 
-// Returns the largest number that divides all counts of a kernel's table, other kernels than
-// products counted per layer: the number of profiled passes. 1: it shows none.
+// Returns the number of profiled passes: the largest divisor of the counts in the table of `of`,
+// which are taken per layer except for products. 1: the counts show none.
 std::int64_t common_divisor(const Kernels& kernels, const PublishedKernel& of) {
   std::int64_t out = 0;
   for (const PublishedKernel& k : kernels) {
@@ -103,7 +103,7 @@ ReplayVerdict judge_count(const Kernels& kernels, const PublishedKernel& k) {
 
 // --- shares --------------------------------------------------------------------------------------
 
-// The sum of all shares in the same listing.
+// Returns the percentages of all kernels in the listing of `of` (table, pass and cell), summed up.
 double listed_percent(const Kernels& kernels, const PublishedKernel& of) {
   double out = 0;
   for (const PublishedKernel& k : kernels) {

@@ -8,7 +8,7 @@
 namespace tracestep {
 namespace {
 
-// Returns the granularity of those of our rows to compare with: primitive ops if any row has them,
+// Returns the granularity of ops in which our rows are compared: primitive ops if any row has them,
 // as plain PyTorch code runs op by op, else fused ones.
 Granularity granularity_of(const ReplayInput& ours) {
   const bool has_primitive =

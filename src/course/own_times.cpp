@@ -172,7 +172,7 @@ OwnTime time_in(const CsvRow& row, const std::vector<std::string>& head, const s
 
 // --- the study's and others' ---------------------------------------------------------------------
 
-// True for fields that tell runs apart here; of a size's own fields, only the vocabulary.
+// True for fields that tell runs apart here; of the fields with a model's sizes, only `vocab`.
 bool is_told(const RunField& field) {
   return tells_apart(field) && (!is_own_size(field) || field.name == "vocab");
 }
@@ -260,8 +260,8 @@ bool says(const std::string& words, const std::string& name, const std::string& 
          std::string::npos;
 }
 
-// The study's profile of the cell by kinds of kernels, of composite ones if it has both; null:
-// none.
+// The study's table of the cell's profile by kinds of kernels, that of fused ops if it has several;
+// nullptr: none.
 const Table* profile_of(const OwnTime& own, const StudyReport& report) {
   const Table* out = nullptr;
   constexpr std::string_view kName = "time_by_class@";

@@ -37,9 +37,9 @@ struct OwnTime {
 
   std::string setting(std::string_view name) const;  // A setting of the run; empty: not stated.
 };
-// Reads times from a CSV file; `file`: its path, from whose folder traces are named. Error{kInput}
-// naming the file and the line of what is wrong: settings that a command would refuse too, a cell
-// that stands twice, and numbers that no time has.
+// Reads times from a CSV file; `file`: its path, as traces are named relative to its folder. Throws
+// Error{kInput} naming the file and the line of what is wrong: settings that a command would refuse
+// too, a cell that stands twice, and numbers that no time has.
 std::vector<OwnTime> read_own_times(std::string_view csv, const std::filesystem::path& file);
 
 // The table "mine" with a row for each time, beside the study's cell and the published times with

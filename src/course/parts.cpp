@@ -19,7 +19,7 @@ struct PartsRow {
   ReplayVerdict verdict = {};
 };
 
-// The time of attention's products, or of the only one of them that is given.
+// Returns the time of attention's two products, or of the scores if only that is given.
 double products_of(const PublishedParts& p) {
   if (std::isfinite(p.products_ms)) return p.products_ms;
   return std::isfinite(p.values_ms) ? p.scores_ms + p.values_ms : p.scores_ms;

@@ -49,7 +49,7 @@ const Table* table_named(std::span<const Table> tables, std::string_view name) {
 }
 
 // --- what an answer is of ------------------------------------------------------------------------
-
+// A key column of rows, and the words in which runs_of_answer() gives its values.
 struct KeyWords {
   const char* column;
   std::string words;
@@ -97,7 +97,7 @@ std::vector<RowRef> rows_in_lines(const Answer& answer, std::span<const Table> t
 }
 
 // --- tables --------------------------------------------------------------------------------------
-
+// Columns, and the values that rows must have in them.
 using Where = std::vector<std::pair<std::string, std::string>>;
 
 struct Wanted {
@@ -307,7 +307,7 @@ std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) 
   for_each_cell(of_text, tables, [&](const RowRef&, const Column& column, const Json& cell) {
     if (is_key(column, cell)) add(column.name, cell);
   });
-  // Its own table is of the same model, but for one that shows several.
+  // Lines of the answer's own table add values to the text's keys, except sizes and vocabularies.
   for_each_cell(of_lines, tables, [&](const RowRef&, const Column& column, const Json& cell) {
     const bool is_of_model = column.name == "size" || column.name == "vocab";
     if (is_key(column, cell) && !is_of_model && values.contains(column.name))
@@ -326,7 +326,7 @@ std::string runs_of_answer(const Answer& answer, std::span<const Table> tables) 
   std::vector<std::string> out;
   for (const KeyWords& key : kKeys) {
     const auto found = values.find(key.column);
-    // Of a whole step it is the usual one.
+    // Only attention by itself, which has a width, names its form of attention.
     const bool is_told = std::string_view(key.column) != "attention" || values.contains("width");
     if (found == values.end() || !is_told) continue;
     if (std::ranges::all_of(found->second, &Json::is_int)) {

@@ -34,12 +34,12 @@ struct ReplayInput {
   std::vector<ResultRow> rows;
   std::string gpu;  // The name of the device; empty: not stated.
 };
-// Reads rows. Error{kInput} as read_result(), or for a CSV file whose columns identify no cell.
+// Reads rows. Throws Error{kInput} as read_result() does, or if a CSV file's columns name no cell.
 ReplayInput read_replay_input(const std::filesystem::path& path);
 ReplayInput replay_input(std::vector<ResultRow> rows, const Json& environment);
 
-// Tables: `published` (one row per table of theirs with times), `published_verdicts` (one row per
-// table here), then the figures one by one: `published_times`, `published_statuses`,
+// Tables: `published` (one row per published table with times), `published_verdicts` (one row per
+// table below), then the figures one by one: `published_times`, `published_statuses`,
 // `published_peaks`, `published_allocations`, `published_attention`, `published_parts`,
 // `published_kernels`, `published_product_shares`, `published_compiled`, `published_arithmetic`.
 // Rows of bench, profile, memory and attention may be mixed; without any, the published tables are

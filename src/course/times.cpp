@@ -66,7 +66,7 @@ class Judge {
   }
 
   // --- verdicts on times that cannot be true -----------------------------------------------------
-
+  // Suspects a time for which products would have to exceed the peak rate of the device.
   Verdict faster_than_the_roof(const PublishedTime& t) const {
     const PublishedDevice* device = known_device(t.device);
     if (device == nullptr || t.context == 0) return {};
@@ -113,7 +113,7 @@ class Judge {
   }
 
   // --- verdicts on what the clock really measured ------------------------------------------------
-
+  // Explains a time without warm-up that is longer than the warm one or spreads widely.
   Verdict no_warmup(const PublishedTime& t) const {
     constexpr double kCostsMore = 1.1, kSpread = 0.5;
     if (t.warmup != 0) return {};
@@ -193,7 +193,7 @@ class Judge {
   }
 
   // --- compared with ours -----------------------------------------------------------------------
-
+  // The ratio of each published time to ours.
   using Ratios = std::map<const PublishedTime*, double>;
 
   double measured_ms(const PublishedTime& t) const { return ours_.find(t); }
@@ -204,8 +204,8 @@ class Judge {
     return modelled_pass({t.size, t.context, t.precision, t.pass}, *device).ms();
   }
 
-  // The ratios of their time to ours, for each cell of t's study, device and precision that nothing
-  // delays.
+  // Returns the ratio of the published time to ours for each cell of t's study, device and
+  // precision that neither launches, a profiler nor a first step slow down.
   Ratios ratios_like(const PublishedTime& t,
                      double (Judge::*our_ms)(const PublishedTime&) const) const {
     Ratios out;
@@ -223,7 +223,7 @@ class Judge {
     return out;
   }
 
-  // The pace of t's device by all cells but `left_out`, so that no cell is compared with itself.
+  // The pace of t's study, device and precision without `left_out`, which is to be judged by it.
   Pace pace_without(const PublishedTime* left_out, const PublishedTime& t,
                     const std::map<std::string, Ratios>& all) const {
     std::vector<double> ratios;

@@ -66,7 +66,7 @@ AttentionResult visit(const DeviceFactory& make_device, const AttentionSpec& spe
 // Returns B·H·T²·D, to which a visit's multiplications, and so about its time, are proportional.
 double visit_weight(const AttentionSpec& spec);
 Json key_of(const AttentionSpec& spec);
-// The times of whole steps; empty if the cell failed.
+// Returns the times of the cell's whole steps; empty if the cell failed.
 std::vector<double> beside_samples(const AttentionResult& result);
 
 // The bytes of one tensor of B·H·T², divided by T²: B·H elements of the dtype that softmax runs in.

@@ -29,8 +29,8 @@ void empty_times_of(std::span<const AttentionResult> results, Table& table);
 // Hides the column of heads if every cell has one head.
 void show_heads(Table& table);
 
-// Puts the verdicts of the validity checker on all parts of each cell into the column `verdict` of
-// a table whose rows are these results, and its lines below it.
+// Puts the validity checker's verdicts on all parts of each cell into the column `verdict` of a
+// table whose rows are these results, and the checker's notes below the table.
 void add_verdicts(Table& table, std::span<const AttentionResult> results, const Json& environment);
 
 // A row for each width, mask, form and precision with at least three contexts that ran: how memory

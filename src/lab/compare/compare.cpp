@@ -147,9 +147,9 @@ bool are_times(const ResultRow& row, const Column& measure) {
          std::ranges::all_of(samples, [](double ms) { return std::isfinite(ms) && ms > 0; });
 }
 
-// Tables of the same name in both results, in the order of the declared ones. Parts are left out
-// where nothing says which cell they are of: their table has no name of its own, and there are no
-// cells beside it.
+// Returns pairs of tables of one name in both results, in the order of the declared tables. A table
+// of parts is left out if nothing says of which cell they are parts: its name has no "@", and
+// neither result has cells.
 std::vector<TablePair> table_pairs(const ResultFile& a, const ResultFile& b,
                                    const std::vector<std::string>& ignored,
                                    bool are_of_two_things) {
@@ -305,7 +305,7 @@ class Report {
     }
   }
 
-  // Compares by pairs where there are enough of them, else by processes.
+  // Compares by pairs of runs if there are enough of them, else by processes.
   Comparison compared(const ProcessSamples& a, const ProcessSamples& b) {
     if (options_.pairs > 0 && can_tell_pairs(static_cast<std::size_t>(options_.pairs))) {
       const ProcessSamples runs_of_a = by_run(a, options_.pairs),

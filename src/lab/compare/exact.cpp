@@ -153,7 +153,7 @@ Table ExactComparison::table() const {
   return out;
 }
 
-// Names the parts of the figure that grew most, from the most detailed table that has some.
+// Names the parts of a figure that grew most, in the most detailed table of which any part grew.
 std::string ExactComparison::parts_behind(const ExactChange& whole) const {
   std::vector<const ExactChange*> found;
   for (const ExactChange& c : changes_) {

@@ -14,7 +14,7 @@
 namespace tracestep {
 namespace {
 
-// True for a table whose rows are judged again, beside each other: those of `bench`, which the
+// True for a table whose verdicts are made again from all of its rows: that of `bench`, which the
 // validity checker reads. Rows of other commands keep their verdicts.
 bool is_judged(const Table& table) {
   return table.name == "bench" && std::ranges::any_of(table.columns, is_verdict_column);

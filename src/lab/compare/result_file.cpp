@@ -29,8 +29,8 @@ const Json* object_in(const Json& json, std::string_view name) {
   return found != nullptr && found->is_object() ? found : nullptr;
 }
 
-// Returns how many columns of a declared table `table` has; 0 if it is another one, without samples
-// and without some untimed column. Fields of runs do not count, as older results lack them.
+// Returns how many columns of `declared` the table has; 0 if it is another table: it lacks samples
+// and an untimed column of `declared`. Fields of runs do not count, as older results lack them.
 std::int64_t columns_in(const Json& table, const Table& declared) {
   const Json *columns = object_in(table, "columns"), *rows = table.find("rows");
   std::int64_t out = 0;
@@ -159,7 +159,7 @@ ResultFile result_of(const Json& document, const std::string& name) {
   add_table("", document, machine, out);
   if (!out.tables.empty() && out.tables[0].name.empty()) out.tables[0].name = schema;
   const Json* tables = object_in(document, "tables");
-  // The first one again.
+  // "tables" repeats the table that is already added, as its first one.
   for (std::size_t i = out.tables.size(); tables != nullptr && i < tables->size(); ++i) {
     const auto& [table, content] = tables->members()[i];
     add_table(table, content, machine, out);

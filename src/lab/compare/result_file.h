@@ -35,7 +35,7 @@ struct ResultFile {
 
 // The most bytes of a result that are read, far above what our commands write.
 inline constexpr std::uint64_t kMaxResultBytes = std::uint64_t{256} << 20;
-// The limit for rows of cells; tables of parts may have a hundred times as many.
+// The most rows that are read of a table of cells; of a table of parts, a hundred times as many.
 inline constexpr std::size_t kMaxResultRows = 10000;
 
 // Throws Error{kInput} naming the file when a result has no environment or no rows.

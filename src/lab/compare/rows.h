@@ -31,8 +31,8 @@ class TablePair {
 
   // The row's keys without the ignored ones, as one text: equal for rows of the same thing.
   std::string identity(const ResultRow& row) const;
-  // The rows of one of the tables by identity(). Throws Error{kUsage} naming the row if two have
-  // the same.
+  // The rows of one of the tables by identity(). Throws Error{kUsage} naming the row if two rows
+  // have one identity.
   std::map<std::string, const ResultRow*> by_identity(const ResultTable& table) const;
   // The key in which all rows of A differ from all rows of B, with its values: "precision fp32 →
   // bf16"; empty: there is none.
@@ -45,7 +45,7 @@ class TablePair {
 
   bool has_match() const;
 
-  // keys_: see keys(); matched_: those of them that are not ignored.
+  // keys_: see keys(); matched_: the members of keys_ that are not ignored.
   std::vector<std::string> keys_, matched_;
   // Key columns with one value in all of A and another in all of B.
   std::vector<std::string> apart_;

@@ -97,14 +97,14 @@ ResultRow judged(const CompileCell& cell) {
 }
 
 // --- whole steps ------------------------------------------------------------------------------
-
+// A row of way_table(), with the comparisons with the first row of the same step and with eager.
 struct WayRow {
   const CompileCell& cell;
   TimedSamples samples;
   std::optional<Against> first, eager;
 };
 
-// Returns the first cell that ran of the same step, in any form of execution; nullptr: none ran.
+// Returns the first cell that ran of `cell`'s step, in any form of execution; nullptr: none ran.
 const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto found = std::ranges::find_if(cells, [&](const CompileCell& other) {
     return other.result.status == Status::kOk &&
@@ -113,7 +113,7 @@ const CompileCell* base_of(std::span<const CompileCell> cells, const CompileCell
   return found == cells.end() ? nullptr : &*found;
 }
 
-// Finds the step with these ops run op by op; nullptr: this one is it, or it did not run.
+// Returns the eager cell of `cell`'s step with the same ops; nullptr: it is `cell`, or did not run.
 const CompileCell* eager_of(std::span<const CompileCell> cells, const CompileCell& cell) {
   const auto says_how = [](const RunField& field) {
     return field.name == "executor" || field.name == "compile_passes";
@@ -142,7 +142,7 @@ Fields<WayRow> way_fields() {
 }
 
 // --- the ladder -------------------------------------------------------------------------------
-
+// A row of ladder_table(), with the comparisons with the rung below and with the first row.
 struct LadderRow {
   const LadderStep& step;
   TimedSamples samples;
@@ -194,7 +194,7 @@ std::optional<TimedSamples> samples_of(const LadderStep& step) {
   return result.status == Status::kOk ? std::optional(timed_samples(result)) : std::nullopt;
 }
 
-// Adds notes that name the rungs that changed nothing, and those of them whose times differ anyway.
+// Adds notes: the rungs that changed nothing, and among these the rungs whose times differ anyway.
 void note_rungs_without_effect(std::span<const LadderRow> rows, Table& table) {
   std::vector<std::string_view> idle;
   for (const LadderRow& row : rows) {
@@ -258,7 +258,7 @@ Table ladder_table(std::span<const LadderStep> steps) {
     table.notes.emplace_back(
         "graph: no graph was captured here; what it changes is the arena, which it has as well");
   }
-  // A signal ends a turn where it stands.
+  // A signal may end a round of visits early: the remaining rungs then have fewer samples.
   const auto count = [](const LadderStep& step) { return step.cell.result.samples_ms.size(); };
   const auto ran = [](const LadderStep& step) { return step.cell.result.status == Status::kOk; };
   const auto [least, most] = std::ranges::minmax_element(

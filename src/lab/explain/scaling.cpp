@@ -24,8 +24,8 @@ double gathered(double bytes, double ranks) {
   return bytes * (ranks - 1) / ranks;
 }
 
-// Return the seconds in which only links work: the all-reduce of gradients, or ZeRO-3's gather and
-// scatter, hides behind backward, two thirds of the products; ZeRO-3's first gather behind forward.
+// Return the seconds in which only links work, for gradients' all-reduce and for ZeRO-3. Sums run
+// during backward (two thirds of the products), and ZeRO-3's first gather during forward.
 double exposed_gradients(double gather_s, double compute_s) {
   return std::max(0.0, 2 * gather_s - 2 * compute_s / 3);
 }

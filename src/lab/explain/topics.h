@@ -31,24 +31,24 @@ void explain_lora(const ExplainInput& input, Explanation& out);
 void explain_roofline(const ExplainInput& input, Explanation& out);
 void explain_gemm_share(const ExplainInput& input, Explanation& out);
 
-// Topics in fusion.cpp.
+// Explains the topic `fusion`; it is in fusion.cpp.
 void explain_fusion(const ExplainInput& input, Explanation& out);
 
-// Topics in memory.cpp.
+// Explain topics; these are in memory.cpp.
 void explain_peak_memory(const ExplainInput& input, Explanation& out);
 void explain_saved_for_backward(const ExplainInput& input, Explanation& out);
 void explain_adamw(const ExplainInput& input, Explanation& out);
 void explain_oom(const ExplainInput& input, Explanation& out);
 void explain_flash_attention(const ExplainInput& input, Explanation& out);
 
-// Topics in checkpointing.cpp.
+// Explains the topic `checkpointing`; it is in checkpointing.cpp.
 void explain_checkpointing(const ExplainInput& input, Explanation& out);
 
-// Topics in parallel.cpp.
+// Explain topics; these are in parallel.cpp.
 void explain_data_parallel(const ExplainInput& input, Explanation& out);
 void explain_parallel_limits(const ExplainInput& input, Explanation& out);
 
-// Topics in numbers.cpp.
+// Explain topics; these are in numbers.cpp.
 void explain_softmax(const ExplainInput& input, Explanation& out);
 void explain_mixed_precision(const ExplainInput& input, Explanation& out);
 void explain_accumulation(const ExplainInput& input, Explanation& out);

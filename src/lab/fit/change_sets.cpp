@@ -8,15 +8,15 @@ namespace {
 
 constexpr double kGuessError = 1.25;  // of a time that was guessed
 
-// True if two remedies with as many micro-batches have equal figures, as some ZeRO stages have.
+// True if both have micro-batches, equally many, and equal figures, as some ZeRO stages have.
 bool is_same(const Remedy& a, const Remedy& b) {
   return a.micro_batches > 1 && a.micro_batches == b.micro_batches &&
          a.figures.ms == b.figures.ms && a.figures.peak_bytes == b.figures.peak_bytes &&
          a.figures.kept_bytes == b.figures.kept_bytes;
 }
 
-// Interpolates the figures of a step in `parts` micro-batches from its figures in two and in the
-// most: each micro-batch adds a fixed time, and holds fixed bytes besides those of its sequences.
+// Interpolates the figures of a step in `parts` micro-batches from those in two and in the most:
+// each micro-batch adds a fixed time, and holds fixed bytes besides those of its sequences.
 Remedy in_parts(const Remedy& two, const Remedy& most, std::int64_t parts) {
   if (parts == 2) return two;
   const auto n = static_cast<double>(parts), last = static_cast<double>(most.micro_batches);
@@ -93,7 +93,7 @@ ChangeSets::ChangeSets(Judge& judge)
   find_choices();
 }
 
-// Returns the step as asked, once for each way to share it among ranks, but for refused ones.
+// Returns the step as asked, once for each way to share it among ranks that is not refused.
 std::vector<Remedy> ChangeSets::shared() {
   Remedy asked{.step = q_.step};
   if (has_budget(q_.step)) asked.step.recompute = {};  // a budget is tried at last
@@ -119,7 +119,7 @@ void ChangeSets::find_choices() {
     for (const StepChange& change : each) {
       RunSpec alone = first.step;
       change.apply(alone);
-      // Groups of blocks take hardly longer than single ones, and more layers to tell.
+      // Groups take hardly longer than single blocks, and their figures need more layers.
       if (alone.recompute.every > 1) alone.recompute = Recomputation::blocks();
       time_ratios_.back().push_back(judge_.figures().sketch(alone).ms / first.figures.ms);
     }

@@ -11,7 +11,7 @@
 
 namespace tracestep {
 
-// The tables below show times if `times` predicts them; nullptr: they have none.
+// The tables below show times only if FitQuestion::times, which may be nullptr, predicts them.
 
 // Tells how a peak compares with the limit, and with the limit less the margin.
 enum class FitVerdict : std::uint8_t { kFits, kTight, kDoesNotFit };

@@ -35,7 +35,7 @@ struct Largest {
 };
 
 // Searches the largest number of units of a batch or context, in [1, most], whose peak is within a
-// limit, by secants: as peaks grow with the size, the line through two of them leads near it.
+// limit, by secants: as peaks grow with the size, a line through two known peaks leads near it.
 template <class PeakOf>  // std::optional<std::int64_t>(std::int64_t units); nothing: refused
 class Bracket {
  public:
@@ -178,7 +178,7 @@ class Finder {
     return r;
   }
 
-  // Returns the step's peak by `look`; nullopt if the step is refused or its own budget not met.
+  // Returns the peak that `look` finds; nullopt if the step is refused or its own budget not met.
   std::optional<std::int64_t> peak_of(Remedy& r, void (Judge::*look)(Remedy&)) {
     if (refusal_of(r.step)) return std::nullopt;
     (judge_.*look)(r);

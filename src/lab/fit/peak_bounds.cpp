@@ -14,7 +14,7 @@ Remedy with_single_blocks(const Remedy& r) {
   return out;
 }
 
-// Returns a key that is equal for steps whose forward computes and saves the same. Updates and the
+// Returns a key that is equal for steps whose forward computes and saves equal values. Updates and
 // places of states are left out: they change only the form of the weights that forward reads.
 std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   step.updates = asked.updates;
@@ -23,8 +23,8 @@ std::string key_of_forward(const RunSpec& asked, RunSpec step) {
   return canonical_text(key_of(step));
 }
 
-// Returns a key that is equal for steps whose forward and backward hold the same before updates. It
-// leaves out the optimizer's states.
+// Returns a key that is equal for steps that hold equal bytes before updates, besides weights and
+// states: all fields but those of the optimizer's states.
 std::string key_of_computing(const RunSpec& asked, RunSpec step) {
   step.offload = offload_of(has_optimizer(asked.offload), has_activations(step.offload));
   step.optimizer.moments = asked.optimizer.moments;
@@ -117,7 +117,7 @@ void PeakBounds::learn(const Remedy& r, const StepFigures& figures) {
       static_cast<double>(*figures.saved_bytes) * (is_of_both ? 1 : 0.5)};
 }
 
-// Returns lower bounds from learned steps: twice the micro-batches leave at least half the bytes.
+// Returns the stored bytes of forward; those of half as many micro-batches count half, and so on.
 std::optional<PeakBounds::Forward> PeakBounds::forward_of(const Remedy& r) const {
   const std::string key = key_of_forward(q_.step, r.step);
   double share = 1;

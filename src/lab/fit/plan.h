@@ -22,7 +22,7 @@ struct Training {
 
 // The tokens per second of a step; 0 if no time is predicted.
 double tokens_per_s(const FitQuestion& question, const Remedy& remedy);
-// Returns how many days training takes, the given days without tokens; 0: no time is predicted.
+// Returns how many days training takes; without tokens, the given days; 0: no time is predicted.
 double days_of(const Training& training, double tokens_per_s);
 
 // Returns a table with a row for each plan, the smallest change first. Columns, as far as they are

@@ -32,7 +32,7 @@ struct PlannedStep {
   std::string stack() const { return "stack@" + name; }
 };
 
-// Adds a table of the step's live bytes and, for the last step, of their holders and time by part.
+// Returns the step to draw; adds tables of its live bytes and, for the last, of holders and times.
 PlannedStep shown_step(const FitQuestion& q, const RunSpec& step, std::string name, bool is_last,
                        std::vector<Table>& tables) {
   PlannedStep out{step, std::move(name)};
@@ -105,7 +105,7 @@ std::string longest_part(const Prediction& prediction) {
   return out;
 }
 
-// Adds a table of the plans, with a number for each by which the charts call it.
+// Adds a table of the plans whose first column numbers them; the charts name a plan by its number.
 void add_changes(const std::vector<Table>& from, std::vector<Table>& tables) {
   const Table* table = filled(from, "remedies");
   if (table == nullptr) table = filled(from, "plan");

@@ -145,11 +145,11 @@ class Judge {
 
   // Fills in the changes, words and flags of a remedy from its step.
   void describe(Remedy& r) const;
-  // As describe(), and estimates the figures from programs with few layers.
+  // Describes a remedy (describe()), and estimates its figures from programs with few layers.
   void sketch(Remedy& r);
   // Computes the figures from the whole program.
   void look_at(Remedy& r);
-  // As describe(); returns the peak by FiguresOfSteps::nested_peak(), nullopt where that has none.
+  // Describes a remedy, and returns the peak that FiguresOfSteps::nested_peak() gives, or nullopt.
   std::optional<std::int64_t> nested_peak(Remedy& r);
 
   void reach(const WeighedSets& sets) { sets_ = sets; }

@@ -18,7 +18,7 @@ constexpr double kMuchLess = 0.85;  // of another's peak
 
 // --- finer choices of what runs again ---
 
-// The most kernels of a step for which a budget is tried: choosing by one takes many memory plans.
+// The most kernels of a step for which a budget is tried: usually, and when no set of changes fits.
 constexpr double kMostKernels = 2500, kMostKernelsOfLastResort = 400;
 
 // Rounds down to whole MiB or KiB, as people would write a budget.
@@ -32,8 +32,8 @@ Recomputation budget_of(const FitQuestion& q) {
   return {.kind = Recomputation::Kind::kBudget, .budget_bytes = round_budget(q.within_bytes())};
 }
 
-// True if recomputation by a budget applies: it plans one program, so not with micro-batches, only
-// values that stay on the device, and takes too long for many kernels.
+// True if `r` can have its recomputation chosen by a budget, which plans one program on the device:
+// without micro-batches, without activations in the host's memory, in at most `most_kernels`.
 bool takes_budget(const Judge& judge, const Remedy& r, double most_kernels) {
   return !has_activations(r.step.offload) && r.step.mode != Mode::kInference &&
          r.micro_batches == 1 && judge.asked().kernels <= most_kernels;
@@ -78,7 +78,7 @@ std::optional<Remedy> chosen_by_node(Judge& judge, const Remedy& r) {
 }
 
 // --- the search ---
-
+// Searches for advise(): builds the advice severity by severity from the sets of changes.
 class Search {
  public:
   explicit Search(const FitQuestion& q) : q_(q), judge_(q), bounds_(judge_), all_sets_(judge_) {}
@@ -238,8 +238,8 @@ class Search {
     return static_cast<double>(peak) <= kMuchLess * static_cast<double>(than.figures.peak_bytes);
   }
 
-  // Returns, of the sets that fit and take about as long as `r`, the one with the fewest changes.
-  // Sets without figures are skipped: another set that fits has no more changes.
+  // Returns, of `r` and the sets that fit and take at most 2 % longer, the one with the fewest
+  // changes. Sets without figures are skipped: another set that fits has no more changes.
   Remedy simplest_like(const Remedy& r, const std::vector<Set*>& sets) {
     Remedy out = r;
     for (Set* set : sets) {
@@ -275,7 +275,7 @@ class Search {
     return least == nullptr ? Remedies() : finer_recomputations(judge_, *least);
   }
 
-  // Returns the set with the least peak of those that `is` takes within `most_ms`, or nullptr.
+  // Returns the remedy of least peak among those in `most_ms` for which `is` holds; nullptr: none.
   template <class Is>
   const Remedy* least_of(const Is& is, double most_ms = kNoTime) {
     std::vector<std::pair<std::int64_t, Set*>> by_kept;
@@ -316,7 +316,7 @@ class Search {
     judge_.look_at(*advice_.least_sequence);
   }
 
-  // Returns bases for changes of the task: the step as asked, and for each severity the least peak.
+  // Returns steps to change the task of: the one as asked, and for each severity the least peak.
   Remedies bases() {
     Remedies out;
     for (const ChangeSeverity most : {ChangeSeverity::kSameNumbers, ChangeSeverity::kOtherRoundings,

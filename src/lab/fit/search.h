@@ -17,8 +17,8 @@ struct Advice {
   // listed only if it is faster than all before it, and one of another task only if nothing else
   // fits. Peaks are of whole programs.
   std::vector<Remedy> remedies;
-  // A remedy that fits the limit but leaves less than the margin; only if no remedy within the
-  // margin is as little severe.
+  // A remedy that fits the limit but leaves less than the margin; only if it is faster than every
+  // remedy of `remedies` that is at most as severe.
   std::optional<Remedy> tight;
   // The remedies with the least peaks, if none that keeps the task fits: for the batch as asked,
   // and for one sequence for each replica.

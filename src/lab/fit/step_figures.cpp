@@ -75,8 +75,8 @@ class NestedBytes {
   NestedBytes(const std::map<Where, std::int64_t>& few, const std::map<Where, std::int64_t>& more)
       : few_(few), more_(more) {}
 
-  // Returns a place's bytes at `layers` layers: in backward, at the last layer by the inputs held
-  // (nested_levels()), between by inputs and gradients (nested_between()); else linearly in layers.
+  // Returns the bytes at `where` with `layers` layers: in backward, by the inputs held at the last
+  // layer (nested_levels()) and by nested_between() between; else linear in the layers.
   std::int64_t at(const Where& where, std::int64_t layers) const {
     const auto& [phase, place, component] = where;
     const std::int64_t known = more_.at(where), many = kNestedDepths.second;

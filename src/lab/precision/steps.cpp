@@ -59,7 +59,7 @@ struct Distance {
   double relative() const { return size > 0 ? std::sqrt(difference / size) : 0.0; }
 };
 
-// A key with everything on which the exact numbers depend.
+// Returns a key of everything on which the float64 result of a step depends.
 std::string error_key_of(const RunSpec& spec) {
   return fmt::format("{}\n{}", spec.seed, print(loss_program(spec, {.with_logits = true})));
 }
@@ -132,7 +132,7 @@ std::optional<StepError> StepErrors::of(const DeviceFactory& make_device, const 
 
 namespace {
 
-// A cell beside the one in fp32 that it is compared with; nullptr: there is none that ran.
+// A cell and the cell in fp32 that it is compared with; nullptr: there is none that ran.
 struct StepRow {
   const PrecisionCell& cell;
   const CellResult* base;
@@ -162,7 +162,7 @@ Fields<StepError> error_fields() {
            &StepError::logits}};
 }
 
-// The columns of gradients' errors, empty for a pass without gradients, and of compared layers.
+// The columns of the gradients' error (empty without gradients) and of how many layers it is of.
 Fields<StepRow> gradient_fields() {
   return {{as_exact(col::gradient_error),
            [](R s) {

@@ -22,7 +22,7 @@ constexpr std::string_view kKnown[] = {"expandable_segments",          "max_spli
                                        "garbage_collection_threshold", "roundup_power2_divisions",
                                        "max_non_split_rounding_mb",    "large_segment_size_mb"};
 
-// Reads "[256:1,512:2,>:8]": divisions below 256 MiB, from there, and beyond the last.
+// Reads divisions from sizes in MiB on, "[256:1,512:2,>:8]"; the first also count below its size.
 void read_divisions(const About& where, std::string_view text, AllocatorSettings& out) {
   auto& divisions = out.roundup_power2_divisions;
   const auto count = [&](std::string_view value) {

@@ -123,7 +123,7 @@ void CachingAllocator::free(BlockId id) {
   insert(id);
 }
 
-// Joins `from` to its neighbour `into`, which is in no set, if `from` is free and mapped alike.
+// Joins `from` to its neighbour `into`, which is in no pool's set, if `from` is free and as mapped.
 void CachingAllocator::join(BlockId into, BlockId from) {
   if (from == kNone) return;
   Block &a = blocks_[into], &b = blocks_[from];
@@ -142,7 +142,7 @@ void CachingAllocator::join(BlockId into, BlockId from) {
   unused_ids_.push_back(from);
 }
 
-// Cuts a block that is in no set to its first `bytes`; the rest becomes a free or unmapped block.
+// Cuts a block, which is in no pool's set, to its first `bytes`; the rest becomes a block in a set.
 void CachingAllocator::split(BlockId id, std::int64_t bytes) {
   Block rest = blocks_[id];
   rest.address += bytes;

@@ -60,7 +60,7 @@ class CachingAllocator {
     std::int64_t bytes = 0, pieces = 0, largest_bytes = 0;
   };
 
-  // An empty allocator. `limit_bytes`: the most that the driver gives. `has_fraction`:
+  // Starts without memory. `limit_bytes`: the most that the driver gives. `has_fraction`:
   // set_per_process_memory_fraction() was called, without which PyTorch ignores gc_threshold.
   CachingAllocator(const AllocatorSettings& settings, std::int64_t limit_bytes = kNoLimitBytes,
                    bool has_fraction = false);

@@ -22,7 +22,7 @@ class Run {
         ids_(list.blocks, kDead),
         births_(list.blocks) {}
 
-  // Replays event `at` of the list. False: out of memory, and the state is that of before.
+  // Replays event `at` of the list. False: memory ran out, and no block was allocated.
   bool step(std::size_t at) {
     const AllocationEvent& event = list_.events[at];
     if (event.bytes == 0) {
@@ -78,7 +78,7 @@ bool runs_in(const AllocationList& list, const AllocatorSettings& settings, cons
   return true;
 }
 
-// Keeps the fullest moment of each of some hundred stretches.
+// Thins moments out to a few hundred: of each run of neighbours it keeps the one with most bytes.
 void thin(std::vector<PytorchMoment>& moments) {
   const std::size_t stride = moments.size() / kMostMoments + 1;
   std::vector<PytorchMoment> out;

@@ -14,7 +14,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::size_t kMostHolders = 200;
-// The most, in percent, by which measured peaks differed (bench/results/pytorch-memory.md).
+// The most percent by which peaks differed from measured ones (bench/results/pytorch-memory.md).
 constexpr double kRecordedBand = 4.0, kEstimatedBand = 15.0;
 
 PytorchCard without_limit(PytorchCard card) {

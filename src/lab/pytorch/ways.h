@@ -20,7 +20,7 @@ struct PytorchWay {
 AllocationList with_fused_optimizer(const AllocationList& list);
 
 // The list if each numbered part of the model ("layers.3") is recomputed in backward: what the part
-// saved is freed at the end of its forward, and allocated again in front of its first gradient. The
+// saved is freed at the end of its forward, and allocated again before its first gradient. The
 // part's last result is kept. Returns `list` if no part saves anything.
 AllocationList with_checkpoints(const AllocationList& list);
 

@@ -50,8 +50,8 @@ std::optional<TracePass> pass_of(Phase phase) {
   return std::nullopt;
 }
 
-// A part of the model, and the words by which modules' names, ours or others', say it, in small
-// letters.
+// A part of the model, and the words in small letters by which the names of modules, ours or
+// others', are recognised as this part.
 struct ModuleWords {
   const char* name;
   std::vector<std::string_view> words;
@@ -66,14 +66,14 @@ const std::vector<ModuleWords>& module_words() {
   return words;
 }
 
-// Returns the part of the model that the outermost fitting module of a path names; empty: none.
+// Returns the ModuleWords::name of the outermost module in a path that has one; empty: none has.
 std::string part_of(std::string_view path, char between) {
   std::string lower(path);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
   for (std::size_t begin = 0; begin <= lower.size();) {
     const std::size_t end = std::min(lower.find(between, begin), lower.size());
     const std::string_view segment = std::string_view(lower).substr(begin, end - begin);
-    // The outermost one is the whole model, whatever its name says.
+    // The outermost module is the whole model, whatever its name says.
     for (const ModuleWords& part : module_words()) {
       const bool is_inner = begin > 0 || between == '.';
       const auto has = [&](std::string_view word) { return segment.find(word) != segment.npos; };
@@ -103,7 +103,7 @@ class BesideRows {
     if (found != rows_.end()) return *found;
     return rows_.emplace_back(level, std::string(name));
   }
-  // Returns the rows, without empty ones and without modules that one side does not tell apart.
+  // Returns the rows that have a time, without modules for which only one side has one.
   std::vector<BesideRow> take() {
     std::erase_if(rows_, [](const BesideRow& r) {
       const bool is_lacking = r.theirs.ms == 0 || r.ours.ms == 0;
@@ -151,7 +151,7 @@ double softmax_calls(const ReadTrace& t) {
     if (kernel->work == WorkClass::kAttention) return 0;
     std::string name = t.facts.names[kernel->number];
     std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-    // On the host aten::softmax calls the one with a line below it.
+    // On the host aten::softmax calls aten::_softmax, so only the latter counts.
     const bool is_softmax = t.facts.is_of_device()
                                 ? name.find("softmax") != std::string::npos &&
                                       name.find("log_softmax") == std::string::npos &&

@@ -33,7 +33,7 @@ struct TraceEvent {
 
 class EventOrder {
  public:
-  // An empty order that holds at most `room` events in memory.
+  // Starts without events, and holds at most `room` of them in memory.
   explicit EventOrder(std::size_t room = std::size_t{3} << 20) : room_(room) {}
 
   // Adds an event. Throws Error{kInput} if the temporary file cannot be written.

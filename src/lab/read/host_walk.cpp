@@ -46,8 +46,8 @@ HostPlace HostWalk::enter(const TraceEvent& event) {
   if (!from_.is_of_device()) close_steps(event.start_ns);
   note_spans(event);
   const std::int64_t length = event.end_ns - event.start_ns;
-  // A call that begins in an op may end behind it: only the time that both have is not the outer
-  // one's.
+  // A call that begins in an op may end after it: only the time that both share is taken from the
+  // op's own time.
   const auto in = [&](const Open& outer) {
     return std::min(event.end_ns, outer.event.end_ns) - event.start_ns;
   };

@@ -34,7 +34,7 @@ bool has_byte(std::uint64_t eight, char c) {
   return ((x - kOnes) & ~x & (kOnes << 7)) != 0;
 }
 
-// The place behind a text in quotes whose first quote is at `at`; npos: it does not end.
+// Returns the position after the quoted text whose first quote is at `at`; npos: it does not end.
 std::size_t end_of_quoted(std::string_view text, std::size_t at) {
   std::size_t i = at + 1;
   for (;;) {
@@ -49,7 +49,7 @@ std::size_t end_of_quoted(std::string_view text, std::size_t at) {
   }
 }
 
-// A window on the bytes that moves on and grows only for a value that is longer than it.
+// The bytes in memory: a window that moves along the file, and grows only for a longer value.
 class Window {
  public:
   explicit Window(ByteStream& bytes) : bytes_(bytes) {}

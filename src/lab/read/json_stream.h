@@ -1,6 +1,6 @@
 // Reads JSON that is too large for memory: visits the members of the outermost object one by one
 // and, for one member that is a long list, its items one by one, each as text. Also visits the
-// members of such a text.
+// members of an object in such a text.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct JsonVisitor {
 bool read_json(ByteStream& bytes, std::string_view list, const JsonVisitor& visitor);
 
 // Calls visit(key, value) for each member of an object's text; both are texts, the key without its
-// quotes. Returns false if the text is no object; members in front of the fault have been visited.
+// quotes. Returns false if the text is no object; members before the fault have been visited.
 template <class Visit>
 bool for_each_json_member(std::string_view object, Visit visit);
 
@@ -45,7 +45,7 @@ std::string unescaped(std::string_view value);
 
 // --- the walk over members ----------------------------------------------------------------------
 
-// The position behind the value that begins at `at`; npos: the value does not end.
+// The position after the value that begins at `at`; npos: the value does not end.
 std::size_t end_of_json_value(std::string_view text, std::size_t at);
 std::size_t skip_json_space(std::string_view text, std::size_t at);
 

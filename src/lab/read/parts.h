@@ -48,8 +48,8 @@ class PerStep {
   double total_ns_ = 0;
 };
 
-// The kinds of parts. A module has three: its own time, its time with the modules in it, and that
-// in each of two passes.
+// The kinds of parts. A module has three: the times of its own work, without the modules in it, in
+// the whole step, in forward and in backward.
 enum class PartLevel : std::uint8_t {
   kKind,
   kHidden,  // Collectives while other work runs.

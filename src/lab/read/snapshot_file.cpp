@@ -57,7 +57,7 @@ std::string gradient_of(std::string_view name) {
   return fmt::format("{}, in backward", node.substr(node.rfind(':') + 1));
 }
 
-// How well a stack's frame names a block's owner; the innermost of those that name it best does.
+// How well a frame names a block's owner, from badly to well; the innermost of the best names it.
 enum class Says : std::uint8_t { kNothing, kNative, kTorch, kLibrary, kGradient, kProgram };
 
 struct Event {

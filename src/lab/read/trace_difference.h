@@ -1,5 +1,5 @@
 // Compares two recordings: finds what takes longer or shorter by more than steps differ within each
-// of them.
+// recording.
 #pragma once
 
 #include <vector>

@@ -83,7 +83,7 @@ std::uint32_t small_number(std::string_view value) {
   return number <= UINT16_MAX ? number : 0;
 }
 
-// The name with paths cut to their files, as paths tell of the machine of the recording.
+// Cuts each path in a name to its file's name, as folders tell about the machine of the recording.
 std::string_view without_paths(std::string_view name, std::string& store) {
   const auto begins_path = [&](std::size_t i) {
     return name[i] == '/' &&

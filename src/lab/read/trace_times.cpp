@@ -52,8 +52,8 @@ class DeviceWalk {
       piece.step = device.step = call.step;
       piece.is_replayed = call.is_graph_launch;
     } else {
-      // The work counts in the step of the work before it; its own time may be many steps behind
-      // that of the host.
+      // The piece counts in the step of the piece before it, as a device may run a piece many steps
+      // later than the host launches it.
       ++times_.unlinked;
       piece.step = device.step;
     }

@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// Why a device was idle in front of a piece of work.
+// Why a device was idle before a piece of work.
 enum class GapCause : std::uint8_t {
   kWait,      // The host waited for the device, and launched the work only afterwards.
   kLoading,   // The host was loading data.

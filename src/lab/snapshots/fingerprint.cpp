@@ -25,7 +25,7 @@ struct Wanted {
   std::int64_t live = 0, most = 0;
 
   std::int64_t bytes() const { return elements * element_bytes; }
-  // True if `size` is the exact one, or that of a block rounded up.
+  // True if `size` is the tensor's number of bytes, exactly or rounded up as for a block.
   bool is(std::int64_t size) const {
     return size == bytes() || size == (bytes() + kRounding - 1) / kRounding * kRounding;
   }
@@ -87,7 +87,7 @@ const char* reading_of(int scores) {
 
 constexpr const char *kKept = "kept_by_name", *kIsMissing = "is_missing";
 
-// Fills a cell of the first row of a kind of tensor.
+// Sets the cell of `column` in the first of the table's rows about this kind of tensor.
 void set_first(Table& table, std::string_view tensor, const char* column, Json value) {
   const auto row =
       std::ranges::find_if(table.rows, [&](const auto& r) { return r[0] == Json(tensor); });
@@ -128,9 +128,9 @@ bool is_of_attention(const TraceLabel& label, std::string_view part) {
   return label.scope.ends_with(component) || label.scope.find(component + ".") != std::string::npos;
 }
 
-// True for tensors of B·H·T², by the component that made them. Softmax takes over the storage of
-// the scores where it can, so what their product allocated is one of them; a cast beside the values
-// is of the attention weights.
+// True for tensors of B·H·T², by the component that made them: all of softmax, the product that
+// makes the scores, as softmax may write into its storage, and a cast in the component of the
+// values, as it casts the attention weights.
 bool is_of_scores(const TraceLabel& label) {
   return is_of_attention(label, scope::kSoftmax) ||
          (is_of_attention(label, scope::kScores) && label.op == "matmul") ||

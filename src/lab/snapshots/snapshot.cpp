@@ -107,7 +107,7 @@ class Emitter {
     w_.key(name);
     each(items, write);
   }
-  // Writes an entry per device number; those before this device's are unused.
+  // Writes a list of an entry per device: unused ones, and last that of the snapshot's device.
   template <class Unused, class Write>
   void per_device(Unused&& unused, Write&& write) {
     w_.begin_list();

@@ -86,7 +86,7 @@ class Maker {
       case MemoryAction::kSegmentFree:
         event.action = e.action == MemoryAction::kSegmentAlloc ? "segment_alloc" : "segment_free";
         event.bytes = e.rounded_bytes;
-        // Viewers with categories break where none is unknown.
+        // Viewers that draw categories fail if no event has the category "unknown".
         if (e.action == MemoryAction::kSegmentAlloc) event.category = "unknown";
         out_.events.push_back(event);
         break;

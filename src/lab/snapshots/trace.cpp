@@ -20,7 +20,7 @@ constexpr std::size_t kMostOfName = 200;  // bytes of a frame's name or a catego
 }
 
 // --- what both forms tell -----------------------------------------------------------------------
-
+// An event of the snapshot as the file has it, in a pickle or in JSON.
 struct Event {
   enum class Kind { kOther, kAlloc, kFree } kind = Kind::kOther;
   std::int64_t address = 0, bytes = 0;
@@ -213,7 +213,7 @@ class PickleWalk {
 };
 
 // --- JSON ---------------------------------------------------------------------------------------
-
+// Builds the trace from the calls of parse_json(), without storing the document.
 class TraceEvents : public JsonEvents {
  public:
   explicit TraceEvents(const std::string& where) : where_(where), builder_(where) {}

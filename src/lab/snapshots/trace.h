@@ -33,7 +33,7 @@ struct MemoryTrace {
 // Reads a snapshot. Throws Error{kInput} for data in neither form, without events and blocks, or
 // with addresses beyond 64 bits.
 MemoryTrace read_trace(std::string_view bytes, const std::string& where);
-// As read_trace(); also throws Error{kInput} for a file of more than 1 GiB.
+// Reads the snapshot in a file by read_trace(). Throws Error{kInput} also if it exceeds 1 GiB.
 MemoryTrace read_trace_file(const std::filesystem::path& path);
 
 }  // namespace tracestep

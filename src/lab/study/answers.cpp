@@ -18,7 +18,7 @@
 namespace tracestep {
 namespace {
 
-// Names of parameters of cells that are no fields of a run: those of attention, and of a start.
+// Names of flags that choose cells but are no fields of a run: those of attention and of starts.
 constexpr std::string_view kMoreFlags[] = {"width", "attention_context", "mask", "saved",
                                            "warmup_study"};
 
@@ -52,7 +52,7 @@ std::string again(std::string_view command, std::span<const Json> cells) {
   return out;
 }
 
-// The relative noise from which a doubt about a time counts at the latest; and a rounding error.
+// The least relative noise at which a doubt about a time always counts, and a rounding error.
 constexpr double kMostDifference = 0.1, kRounding = 1e-9;
 
 // True if a row's verdict has doubts, and none but those that come from noise of times.
@@ -73,7 +73,7 @@ double noise_of(const Evidence::Row& row, std::string_view column) {
 }
 
 // Returns the rows of table "cells" with the steps that a row without samples is made from, found
-// by its key, or by the label behind the "@" in its table's name.
+// by its key, or by the label after the "@" in its table's name.
 std::vector<Evidence::Row> cells_behind(const Evidence& evidence, const Evidence::Row& row) {
   const std::size_t at = row.table().find('@');
   const Json* cell = row.peek("cell");
@@ -119,10 +119,10 @@ double noise_of(std::span<const Table> tables, const RowRef& ref) {
   }
 }
 
-// Returns the noise of shares of a step's time, if all times read from the row are shares above 60
-// %; nullopt otherwise. With a part s of the step and the others 1 - s, each of which noise may
-// move by as much as the step, s moves by twice 1 - s of that. A kernel that was read by its name
-// ("top_kernel") counts as its share ("top_percent").
+// Returns the noise of shares of a step's time, if all times read from the row are shares of at
+// least 60 %; nullopt otherwise. If noise moves a part and the rest of the step by a factor 1 ± n
+// (n: `of_step`), a share s changes by up to 2·(1 - s)·n of itself. A kernel that was read by its
+// name ("top_kernel") counts as its share ("top_percent").
 std::optional<double> noise_of_shares(const Table& table, const RowRef& ref, double of_step) {
   static const std::set<std::string> kShares = {"share_percent", "top_percent", "products_percent"};
   constexpr double kLeastShare = 60;  // percent; smaller ones may not stay the largest
@@ -180,7 +180,7 @@ ReadRow read_row(const Table& table, const RowRef& ref) {
   return out;
 }
 
-// Returns the worst standing of the step whose label is behind the "@" in a table's name, over all
+// Returns the worst standing of the step whose label is after the "@" in a table's name, over all
 // tables that judge it: figures of its parts are no more certain. nullopt: no table judges it.
 std::optional<Standing> standing_of_step(std::span<const Table> tables, std::string_view table) {
   const std::size_t at = table.find('@');

@@ -59,8 +59,8 @@ struct Answer {
   std::vector<Chart> charts = {};        // Charts, whose titles state the finding.
 };
 
-// Returns the warning behind an answer, such as " (noisy)"; empty if its rows are sound or there is
-// no answer.
+// Returns the warning that follows an answer, such as " (noisy)"; empty if its rows are sound or if
+// there is no answer.
 std::string warning_of(const Answer& answer);
 
 // The questions that a file of pages has.

@@ -11,7 +11,7 @@ namespace tracestep {
 
 // The list of models in StudySizes that cells belong to; kProfiled: the list of profiled steps.
 enum class Of { kModels, kScaled, kPrecise, kCompiled, kProfiled, kShared };
-// Which models of such a list are meant: all, the first one, or the others.
+// Which models of the list that `Of` names are meant: all, the first one, or all but the first.
 enum class Which { kAll, kFirst, kOthers };
 
 // The values of each axis of the cells; the first axis varies slowest. Empty: the run's default.
@@ -40,7 +40,7 @@ struct Experiment {
   const char* name;
   // The experiment's share of the study's time; 0: it measures no times, and is never left out.
   double share;
-  // The same on a device with its own memory, which times larger models and has no ranks here.
+  // The share on a device with its own memory, which times larger models and shares no steps.
   double gpu_share;
   void (*run)(StudyContext& context);
   const char* tables = "";  // The tables that lack rows if the experiment had too little time.

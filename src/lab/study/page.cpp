@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMostRows = 25;  // of a table in Markdown
 
-// Returns the question, behind its number in the course handout if it has one: "1.1.3 b: …".
+// Returns the question, after its number in the course handout if it has one: "1.1.3 b: …".
 std::string numbered(const Answer& a) {
   return a.number.empty() ? a.question : fmt::format("{}: {}", a.number, a.question);
 }
@@ -82,7 +82,7 @@ Table with_numbers(Table table) {
   return table;
 }
 
-// Returns an answer's text, behind "~" or "✗" if its rows are not sound; a tile's as a sentence.
+// Returns an answer's text, after "~" or "✗" if its rows are not sound; a tile's as a sentence.
 std::string short_words(const Answer& a) {
   const bool is_said = !a.refused && a.standing != Standing::kSound;
   const std::string sign = !is_said ? "" : a.standing == Standing::kInvalid ? "✗ " : "~ ";

@@ -6,7 +6,7 @@
 
 namespace tracestep {
 
-// Ways to run attention: naive in parts, with softmax as one kernel, and the latter compiled.
+// Returns attention's cells by context: softmax in primitive ops, as one kernel, and compiled.
 std::vector<AttentionSpec> attention_ways(const StudyContext& context) {
   const StudySizes& sizes = context.sizes;
   AttentionSpec usual = sizes.attention;

@@ -193,7 +193,7 @@ void profile_part(StudyContext& context) {
     }
   }
   context.sections.push_back(std::move(summary));
-  // Of other contexts than the study's the passes are asked for, and not each kernel.
+  // At other contexts than the study's, questions ask for the passes but not for each kernel.
   const auto is_step = [&](const ProfiledCell& cell) {
     const RunSpec& step = cell.profile.spec.step;
     return step.mode == Mode::kStep && cell.profile.status == Status::kOk &&
@@ -229,8 +229,8 @@ double attention_roof(StudyContext& context) {
 
 void attention_part(StudyContext& context) {
   std::vector<AttentionSpec> specs = attention_specs(context.sizes);
-  // Times are said of the widest heads at the longest context, and of each way at the longest of
-  // theirs.
+  // The leads are the cells that answers compare: the widest heads at the longest context, and each
+  // form of attention_ways() at the longest of its contexts.
   const StudySizes& sizes = context.sizes;
   std::vector<WantedCell<AttentionSpec>> wanted;
   const auto want = [&](const AttentionSpec& spec, std::int64_t longest) {

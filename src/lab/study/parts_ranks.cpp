@@ -194,7 +194,7 @@ void plan_ranks(StudyContext& context) {
 void rank_part(StudyContext& context) {
   context.announce("one step, shared by ranks in every form");
   const bool is_child = context.driver().is_child(), runs = context.machine.runs_ranks;
-  // Sums take less than a second, and steps all there is.
+  // Sums take less than a second, and the steps after them all the time that is left.
   Table sums = runs && !is_child ? sum_table(context) : Table();
   if (runs) measure_shared_steps(context);
   if (is_child) return;

@@ -120,7 +120,7 @@ void set_verdicts(StudyContext& context, const std::map<std::string, std::string
         row[verdict] = own.is_string() ? worse(own.as_string(), worst) : worst;
         has_changed = has_changed || !(own == row[verdict]);
       }
-      // The count below the table is of its rows by themselves.
+      // The note that counts sound rows knows only the verdicts of the rows themselves.
       if (!has_changed) continue;
       std::erase_if(table.notes, is_count_of_sound_rows);
     }
@@ -165,7 +165,7 @@ StudyReport report_so_far(StudyContext& context) {
   return with_answers(in_reading_order(std::exchange(context.sections, std::move(gathered))));
 }
 
-// Returns the keys of a row's steps, by its cell or by the label behind "@" in its table's name.
+// Returns the keys of a row's steps, by its cell or by the label after "@" in its table's name.
 std::vector<std::string> steps_behind(const StudyContext& context, std::span<const Table> tables,
                                       const RowRef& ref) {
   const Table& table = *std::ranges::find(tables, ref.table, &Table::name);

@@ -97,7 +97,7 @@ SectionValues values_of(const StudyTraining& t, const ModelConfig& model) {
 
 }  // namespace
 
-// Trains, where this machine can, for the time that is left.
+// Trains the smallest model for the time that is left, if the machine trains, and adds a section.
 void training_part(StudyContext& context) {
   if (!context.machine.train || context.driver().is_stopped()) return;
   const ModelConfig& model = context.sizes.models.front();

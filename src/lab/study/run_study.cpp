@@ -79,8 +79,8 @@ std::vector<CellResult> StudyContext::measured(std::span<const RunSpec> runs) co
 template <class Spec, class Result>
 void StudyContext::measure(const std::string& stage, const std::vector<WantedCell<Spec>>& cells,
                            std::map<std::string, Result>& results, Visits visits) {
-  // The interval of nine medians leaves the least and the most of them out, so that one visit
-  // beside other work does not widen it.
+  // Cells have up to twelve rounds, leads at least nine, as far as time allows: the interval of
+  // nine medians leaves out the least and the most, so that one disturbed visit does not widen it.
   constexpr int kMostRounds = 12, kRoundsOfLeads = 9;
   RoundLimits limits{.most = kMostRounds,
                      .seconds = seconds_left(),
@@ -231,7 +231,7 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& asked, doub
                           (experiment.run != larger_step_part || has_larger);
     return !is_asked || (machine.driver->is_child() && !experiment.has_cells);
   });
-  // Where only the smallest steps fit, most of what larger ones would take is theirs.
+  // If only a quick study's context fits, larger models get a fifth of their share of the time.
   const bool is_slow = sizes.shape.context < asked.shape.context &&
                        sizes.shape.context == quick_study_sizes().shape.context;
   double of_larger = has_larger ? 0.0 : experiment_of(larger_step_part).share;

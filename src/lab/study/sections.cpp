@@ -1,5 +1,5 @@
 // The sections of a study by the pages of sections.md, in reading order: the cost of a step first,
-// the figures behind it later.
+// then the figures that explain it.
 #include <algorithm>
 
 #include "base/error.h"

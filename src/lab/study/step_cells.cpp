@@ -49,7 +49,7 @@ bool is_of_first_model(const StudyContext& context, const RunSpec& step) {
 
 namespace {
 
-// Returns the runs from which cells vary their axes: one for each of their models, in order.
+// Returns the runs to which the axes of `cells` are applied: one for each of its models, in order.
 std::vector<RunSpec> bases_of(const StudyContext& context, const StepCells& cells) {
   const StudySizes& sizes = context.sizes;
   std::vector<RunSpec> out;
@@ -87,7 +87,7 @@ std::vector<RunSpec> expanded(const StudyContext& context, const StepCells& cell
   add(axes.ops, &RunSpec::ops);
   add(axes.executors, &RunSpec::executor);
   std::vector<RunSpec> out = product<RunSpec>({base}, all);
-  // Composites in parts are there as plain framework code runs them.
+  // Primitive ops show how plain framework code runs, so they are not compiled.
   std::erase_if(out, [](const RunSpec& run) {
     return run.ops == Granularity::kPrimitive && run.executor == ExecutorKind::kCompiled;
   });

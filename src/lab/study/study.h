@@ -33,8 +33,8 @@ struct StudySection {
   std::vector<Table> tables = {};
 };
 
-// Makes the section `id` of sections.md with these tables; the page "memory-*" serves every
-// "memory-LABEL". `values` replace the texts in braces.
+// Pairs of a name in braces and the text in its place, and the section `id` of sections.md with
+// these tables and values; the page "memory-*" serves every "memory-LABEL".
 using SectionValues = std::vector<std::pair<std::string, std::string>>;
 StudySection section(const std::string& id, std::vector<Table> tables,
                      const SectionValues& values = {});
@@ -144,7 +144,7 @@ std::vector<WantedCell<Spec>> each_once(std::vector<WantedCell<Spec>> cells) {
   return out;
 }
 
-// How often cells are visited: in rounds, with two samples at least, or once with six, and again
+// How often a cell is visited: in rounds, for two samples or more, or once, for six, and again
 // where there is time.
 enum class Visits { kRounds, kOnce };
 
@@ -235,9 +235,9 @@ void rank_part(StudyContext& context);
 void profile_part(StudyContext& context);
 // Visits steps again whose noise marks answers as noisy, as far as time is left.
 void more_rounds_part(StudyContext& context);
-// Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: what the
-// visits of a step take. Answers are taken whole, each time the one whose steps, but for those
-// chosen before, take the least, until the next one would take more than `seconds_left`.
+// Chooses steps to visit again. `wanted`: the steps of each marked answer; `seconds`: how long the
+// visits of each step take. Takes the answer whose steps that are not chosen yet take the least,
+// and so on until the next one would take more than `seconds_left`.
 std::set<std::string> cheapest_first(std::vector<std::set<std::string>> wanted,
                                      const std::map<std::string, double>& seconds,
                                      double seconds_left);
@@ -273,10 +273,10 @@ StudyReport run_study(const StudyMachine& machine, const StudySizes& sizes, doub
 
 // Answers all questions from the tables of these sections.
 StudyReport with_answers(std::vector<StudySection> sections);
-// Makes the whole report: the answers, with the charts that can be drawn, and tables of them.
+// Makes the whole report: the answers, the charts that can be drawn, and tables of the answers.
 StudyReport answered(std::vector<StudySection> sections);
 
-// The schema of study.json, which has every table, and how its columns are shown.
+// The schema of study.json, and that document: every table, and how its columns are shown.
 inline constexpr const char* kStudySchema = "tracestep.study/2";
 Json study_json(const StudyReport& report, const Json& environment);
 // The sections of a stored study document, or of a page that carries one, so that a report can be
@@ -288,7 +288,7 @@ struct StoredStudy {
 StoredStudy stored_study(std::string_view text, const std::string& name);
 
 // The report as study.md, study.tex or study.typ: the first screen and the answers with their
-// charts, whose pictures are in the folder `charts` beside it; in Markdown also the tables.
+// charts, whose pictures are in the folder `charts` next to the file; in Markdown also the tables.
 std::string study_page(const StudyReport& report, const Json& environment, Format format,
                        const std::string& charts);
 // The study for a terminal of this width: the first screen and every answer.

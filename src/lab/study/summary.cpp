@@ -127,7 +127,7 @@ std::vector<PageTopic> page_topics(const StudyReport& report) {
     topic = a.topic;
     out.back().cards.push_back(card_of(a));
   }
-  // Topics that the handout does not ask about show their cards, as they would be empty else.
+  // A topic that the handout does not ask about shows all its cards; otherwise it would show none.
   for (PageTopic& one : out) {
     const bool is_asked = std::ranges::any_of(one.cards, std::not_fn(&PageCard::is_extra));
     for (PageCard& card : one.cards) card.is_extra = card.is_extra && is_asked;
