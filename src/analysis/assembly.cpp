@@ -23,7 +23,7 @@ void fill_in(const Shape& shape, Strides& strides) {
   }
 }
 
-// True if views alone lead from `base` to `id` and each of these values has a single reader.
+// True if views alone lead from `base` to `id`, and each value on the way has a single reader.
 bool is_only_way(const Program& program, const Readers& readers, ValueId base, ValueId id) {
   while (readers.only(id) != kNoNode) {
     if (id == base) return true;

@@ -146,8 +146,8 @@ class OffloadActivations {
   std::map<ValueId, Val> views_;
 };
 
-// Lets values come back earlier, each behind the one before it, where the bytes alive stay below
-// the peak: the copy then runs beside the layer that comes before.
+// Lets values come back earlier, each after the value before it, where the bytes alive stay below
+// the peak: the copy then runs at the same time as the layer that comes before.
 void bring_forward(const Program& program, const DeviceTraits& traits, std::vector<Move>& moves) {
   const Program late = materialize(OffloadActivations(program, moves).run());
   const BufferPlan plan = plan_buffers(late);

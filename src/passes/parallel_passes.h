@@ -76,10 +76,10 @@ Program regather(const Program& program);
 // `program` must be materialized.
 Program overlap(const Program& program, const Parallel& choice);
 
-// Lets the collectives of a divided model run beside nodes that do not wait for them. Only reorders
-// nodes and sets `lane`: between two collectives come first the nodes that the second one waits
-// for, and the others (products for gradients of weights) behind it, on lane 0 beside it on lane 1.
-// Where there are no others a collective stays on lane 0. `program` must be materialized.
+// Lets the collectives of a divided model run at the same time as nodes that do not wait for them.
+// Only reorders nodes and sets `lane`: before a collective come the nodes since the last one that
+// it waits for; after it the others (products for gradients of weights), on lane 0, while it runs
+// on lane 1. If there are no others it stays on lane 0. `program` must be materialized.
 // Source: Shoeybi et al. 2019, Megatron-LM (asynchronous all_reduce of the gradient of the input).
 Program beside_products(const Program& program);
 

@@ -91,8 +91,8 @@ class StreamStates {
     return value.memory == Memory::kHost && value.type.bytes() >= least_;
   }
 
-  // Returns the node in front of which the first operands come in: behind backward the first
-  // node of the optimizer, such as the gradients' norm; inside backward the update.
+  // Returns the node before which the first operands come in: after backward, the first node of the
+  // optimizer, such as the gradients' norm; inside backward, the update itself.
   NodeId first_place() const {
     NodeId out = streams_.front().node;
     while (out > 0 && program_.node(out - 1).origin().phase == Phase::kOptimizer) --out;

@@ -19,12 +19,12 @@ namespace tracestep {
 // stay at the end.
 Program update_early(const Program& program);
 
-// Lets updates run beside backward, at the same time as the products of other layers.
-// Moves updates that have all they read before the last matrix product of the step behind it
-// (update_early()), and puts them on lane 1 (analysis/lanes.h). With `joins` those of a layer, and
-// those outside all layers, become one call each, which takes in the casts to narrow copies. On
-// lane 0 stay updates that no product follows, those of vectors, which are too small, and those
-// whose results another node reads. Where each waits for all gradients, as clipping does, nothing
+// Lets updates run at the same time as backward's products of other layers. Places updates as
+// update_early() does, and those whose operands all exist before the last matrix product of the
+// step on lane 1 (analysis/lanes.h). With `joins` those of a layer, and those outside all layers,
+// become one call each, which takes in the casts to narrow copies. On lane 0 stay updates that no
+// product follows, those of vectors, which are too small, and those whose results another node
+// reads. Where each update waits for all gradients, as with clipping by their norm, nothing
 // changes. Values stay bit-identical. `has_kernel`: whether the device can run the op of the joined
 // call.
 // `in_streams`: in several calls a layer, as join_in_streams() has them.

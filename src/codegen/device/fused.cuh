@@ -5,8 +5,8 @@
 
 namespace tracestep::cuda {
 
-// Waits, at the beginning of every kernel, until the kernels in front of it have ended and their
-// writes can be seen; it may be launched before. The next kernel may be placed meanwhile.
+// Waits, at the beginning of every kernel, until the kernels before it have ended and their writes
+// can be seen; it may be launched earlier. The next kernel may be placed meanwhile.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -14,7 +14,7 @@ __device__ inline void wait_for_predecessors() {
 #endif
 }
 
-// --- elements: 16-bit floats as they are stored -----------------------------------------------
+// A bfloat16 as it is stored: its bits. F16 below is the same for float16.
 struct BF16 {
   unsigned short bits;
 };
@@ -71,7 +71,7 @@ __device__ inline Alone operator-(Alone a, Alone b) {
   return {__fsub_rn(a.v, b.v)};
 }
 
-// --- packs: elements moved as words of up to 16 bytes -----------------------------------------
+// The unsigned type by which kBytes bytes of a pack are moved at once; uint4 for 16 bytes.
 template <int kBytes>
 struct WordOf {
   using Type = uint4;
@@ -166,7 +166,7 @@ __device__ inline void store_halves(T* to, long long step, long long half, const
   }
 }
 
-// --- rows: sums and maxima over the threads of a row ------------------------------------------
+// Adds two numbers, as an operation for row_reduce(). Largest, below, takes the larger one.
 struct Plus {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
