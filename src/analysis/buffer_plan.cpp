@@ -73,7 +73,7 @@ class Planner {
     return true;
   }
 
-  // True if the new value may overwrite the leaf: a fused node makes it behind all readers of
+  // True if the new value may overwrite the leaf: a fused node makes it after all readers of
   // the old value, or is itself the last of them and reads the old value element by element.
   bool may_write_over(const Update& u) const {
     const Value &v = program_.value(u.value), &leaf = program_.value(u.leaf);

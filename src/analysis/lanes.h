@@ -40,7 +40,7 @@ bool has_lane(const OpDef& op);
 // The last reader of a buffer waits for a copy on another lane that reads it too, and lane 0 for a
 // batch (nodes of a lane issued together) that is the last to read a buffer, once two more batches
 // of its lane have been issued: so buffers can be freed. Lanes 1 and 2 do not wait for each other:
-// what one makes reaches the other behind a node of lane 0 that has waited for it.
+// what one makes reaches the other after a node of lane 0 that has waited for it.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

@@ -112,7 +112,7 @@ Program quantize_sources(const Program& program);
 // update writes, so that the next step need not read the weights. If only one quantization reads
 // the narrow copies of a weight, or of the parts of a block, codes and transposed codes
 // ("codes.NAME", "codes.NAME.transposed") replace these copies. `adamw_codes` writes them with the
-// scale from before the update. `refresh_codes`, in front of the first product, checks whether that
+// scale from before the update. `refresh_codes`, before the first product, checks whether that
 // scale fits, and makes the codes anew if it does not, or if the store has set weights since (it
 // then sets the states that begin with kFoundPrefix to 0). Values stay bit-identical. One call of
 // each op serves all weights with the same number of parts.
@@ -129,7 +129,7 @@ inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Magnitudes = ".nf4_mag
                                   kNf4Scales = ".nf4_scales", kNf4Offset = ".nf4_offset";
 
 // Runs after `narrow_frozen`: a frozen matrix in the layers that only products read, as their
-// second operand, is stored in 4 bits and widened by widen_nf4 (ops/nf4.cpp) in front of its first
+// second operand, is stored in 4 bits and widened by widen_nf4 (ops/nf4.cpp) before its first
 // product. Matrices that do not consist of whole blocks of 64 elements stay as they are, and so do
 // those in `kept`.
 Program keep_nf4(const Program& program, const std::set<std::string>& kept);

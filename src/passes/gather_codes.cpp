@@ -76,7 +76,7 @@ class GatherCodes {
 
   static bool is_delayed(const Node& quantize) { return quantize.inputs.size() > 1; }
 
-  // Emits the codes of all weights at the program's start, in front of every node that reads one.
+  // Emits the codes of all weights at the program's start, before every node that reads one.
   void make_codes() {
     Builder& b = r_.builder();
     std::vector<const Node*> nodes;

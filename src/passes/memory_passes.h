@@ -83,7 +83,7 @@ Program shadow(const Program& program, Shadows which = Shadows::kAll);
 //   place of each term), and about u · √Σx² if roundings are independent. A sum whose terms are
 //   narrow already, such as that of a product's bias, is not rounded to their dtype before it is
 //   widened.
-// - A cast in backward behind views that reorder a tensor moves in front of them, if nothing else
+// - A cast in backward after views that reorder a tensor moves before them, if nothing else
 //   reads that: half the bytes are moved, and the cast may be fused with what makes them.
 Program narrow(const Program& program);
 
@@ -118,7 +118,7 @@ Program assemble_slices(const Program& program);
 // by one; other values are sums of the same terms.
 Program merge(const Program& program, bool forward_alone = false);
 
-// The prefix of the state of zeros that pad() puts behind the shadow of a parameter:
+// The prefix of the state of zeros that pad() puts after the shadow of a parameter:
 // "padding.NAME".
 inline constexpr std::string_view kPaddingPrefix = "padding.";
 
@@ -140,7 +140,7 @@ Program pad(const Program& program);
 
 // Keeps what layers save for backward in the host's memory meanwhile. A value that forward makes,
 // and that backward reads after nodes of other layers have run, is copied to a state in host memory
-// (`offloaded.N`, on lane 1) as soon as it is made, and copied back in front of its first reader in
+// (`offloaded.N`, on lane 1) as soon as it is made, and copied back before its first reader in
 // backward. It is copied back earlier, right after the copy before it, if the peak on a device with
 // these traits stays the same. Its buffer is free once forward has read it. Constants, numbers and
 // casts of weights are not moved. Runs after `recompute`, so that the inputs of recomputed blocks

@@ -135,7 +135,7 @@ class Narrow {
     });
   }
 
-  // Emits the cast in front of the views, which then move fewer bytes.
+  // Emits the cast before the views, which then move fewer bytes.
   void emit_cast(const Node& cast, const Viewed& source) {
     Val x = r_.map(source.value);
     {

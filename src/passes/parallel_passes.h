@@ -67,7 +67,7 @@ Program regather(const Program& program);
 // Only reorders nodes and sets the attributes `lane` and `batch` of collectives:
 // - Results for which only the optimizer, other collectives and outputs wait (sums of gradients,
 //   gathered updates) are made together as soon as `choice.bucket_bytes` of them are ready. Their
-//   readers stand behind the next batch, so that they do not wait for one that has just begun. With
+//   readers stand after the next batch, so that they do not wait for one that has just begun. With
 //   Overlap::kUpdates, all batches but the first are awaited at the end of backward. The last ones,
 //   after backward, are not held back for more: they run beside the first updates.
 // - Weights are gathered layer by layer, `choice.prefetch` layers before they are read.

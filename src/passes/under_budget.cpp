@@ -47,7 +47,7 @@ double us_within_budget(Program program, const PassOptions& o) {
   }
 }
 
-// True if the head's narrow copy gets rows of zeros behind it, which make its products faster.
+// True if the head's narrow copy gets rows of zeros after it, which make its products faster.
 bool is_padded(Program program, const PassOptions& o) {
   if (!pads(o)) return false;
   program = run_passes(std::move(program), o, "shadow", "pad");

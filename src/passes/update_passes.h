@@ -13,7 +13,7 @@
 
 namespace tracestep {
 
-// Moves every update into backward, directly behind its gradient or, if later, the last reader of
+// Moves every update into backward, directly after its gradient or, if later, the last reader of
 // what it overwrites, so that the gradients are never all alive at once. The nodes are the same,
 // and so are their results. Updates that wait for all gradients, as with clipping by their norm,
 // stay at the end.
@@ -35,13 +35,13 @@ Program update_beside(const Program& program, bool joins,
 //
 // Calls that differ only in their tensors become one call (OpDef::join), and the casts that update
 // their shadows (passes/shadow.cpp) are merged in. It stands where the last of the calls did, or
-// behind the last reader of a shadow. Values stay bit-identical. `has_kernel`: whether the device
+// after the last reader of a shadow. Values stay bit-identical. `has_kernel`: whether the device
 // can run the op of the merged call.
 //
 // Among several ranks (`choice`) they become several calls, in the order in which their gradients
 // are there, so that `overlap` has updates to run beside collectives:
 // - Where ranks update parts of whole weights, each call updates a batch of choice.bucket_bytes;
-//   the ranks' own parts are taken in front of it, and updates are gathered behind it.
+//   the ranks' own parts are taken before it, and updates are gathered after it.
 // - Otherwise the gradients that can be in the last batch have a call of their own.
 Program join(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
              const Parallel& choice = {});
@@ -66,7 +66,7 @@ Program offload(const Program& program);
 
 // Lets updates read and write buffers of the device instead of what offload() has placed in the
 // host's memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and
-// backward where they stand inside it, run on lane 0. A copy in stands behind the update before
+// backward where they stand inside it, run on lane 0. A copy in stands after the update before
 // the last one, so that two updates' operands are there or on their way, and two more on their
 // way back. What is smaller than kLeastStreamedBytes, and calls with more than
 // kMostStreamedBytes, go over the bus as offload() leaves them. Values stay bit-identical.

@@ -1,5 +1,5 @@
 // The building blocks of generated fused kernels: elements as they are stored, packs of them, and
-// sums and maxima of a row. Compiled at run time, behind the text of functors.h and
+// sums and maxima of a row. Compiled at run time, after the text of functors.h and
 // computing_types.cuh; includes nothing and uses no host code.
 #pragma once
 
@@ -136,7 +136,7 @@ __device__ inline void store_each(T* to, long long step, const V* from) {
   for (int i = 0; i < N; ++i) set(to[i * step], from[i]);
 }
 // Loads N / 2 pairs, the two of a pair neighbours in `to`: first ones `step` apart, second ones
-// `half` behind the first. kPacks: `step` is 1, and each half is read as one pack.
+// `half` after the first. kPacks: `step` is 1, and each half is read as one pack.
 template <int N, bool kPacks, class T, class V>
 __device__ inline void load_halves(const T* from, long long step, long long half, V* to) {
 #pragma unroll
