@@ -122,8 +122,8 @@ void Regions::count_span(const Members& region, int change) {
   for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
 }
 
-// Returns a node such that no path from it, or from a later node, leads back to `id` or before:
-// paths go forward, except inside a region, whose nodes run together.
+// Returns a node N such that no path from N, or from a later node, leads back to `id` or a node
+// before it: paths go forward, except inside a region, whose nodes run together.
 NodeId Regions::point_of_no_return(NodeId id) const {
   while (spans_[at(id)] > 0) ++id;
   return id + 1;

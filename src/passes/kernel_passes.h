@@ -18,20 +18,20 @@ namespace tracestep {
 // depends on the loss itself is left as it is.
 Program overwrite(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// Lets a product add to another tensor, as a GEMM library can with its C operand, so that the sum
-// needs no launch: `matmul_add` replaces a sum and the product that makes one of its terms, through
-// casts to a wider dtype and reshapes that nothing else reads. The product then stands where the
-// sum stood, is not rounded to its own dtype before the addition, and has only its own origins.
-// `scaled_matmul_add` does the same for a product of codes and a leaf, the gradient of the
+// epilogue() lets a product add to a tensor, as a GEMM library can with its C operand, so that the
+// sum needs no launch: `matmul_add` replaces a sum and the product that makes one of its terms,
+// through casts to a wider dtype and reshapes that nothing else reads. It then stands where the sum
+// stood, is not rounded to the product's dtype before the addition, and has only the product's
+// origins. `scaled_matmul_add` does the same for a product of codes and a leaf, the gradient of the
 // micro-batches before.
 // Rows that are added at indices (the gradient of an embedding), and then to another matrix, become
 // `scatter_add_to`, which reads that matrix before it is widened; in float32 values stay
 // bit-identical.
 //
-// If that matrix is the gradient of a head that is tied to the embedding, kLast computes it just
-// before the rows are added, and kFirst where it stood, right after the gradient of the logits,
-// which can then be freed early. kLast is better if everything saved is alive when backward begins,
-// which is then the fullest moment; kFirst is better if backward recomputes, and is taken, whatever
+// HeadGradient: if that matrix is the gradient of a head tied to the embedding, kLast computes it
+// just before the rows are added, and kFirst where it stood, right after the gradient of the
+// logits, which can then be freed early. kLast is better if everything saved is alive when backward
+// begins, the fullest moment; kFirst is better if backward recomputes, and is taken, whatever
 // `head` says, if the product lies in the weights' narrow copy (analysis/places_in_copies.h).
 enum class HeadGradient : std::uint8_t { kLast, kFirst };
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,

@@ -265,7 +265,7 @@ class OverlapPass {
   const Parallel choice_;
   const Kinds kinds_;
   Rewriter r_;
-  // The first update after backward, beside which the last sums run; kNoNode: there is none.
+  // The first update after backward, at the same time as which the last sums run, or kNoNode.
   NodeId first_update_ = kNoNode;
   std::vector<bool> available_;                      // by value: nodes may read it
   std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before

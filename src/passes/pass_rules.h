@@ -33,7 +33,7 @@ struct PassOptions {
   // True for a step or part of one: micro-batches keep gradients for the program that updates, and
   // forward and backward measured alone are what the step runs of them.
   bool trains() const { return updates() || run.mode == Mode::kForwardBackward; }
-  // True if some weights are frozen, or adapters stand beside them.
+  // True if some weights are frozen, or if adapters are added to products.
   bool adapts() const { return (run.lora.is_on() || run.frozen.any()) && !context.has_gradients; }
   // True if tensor parallelism divides the weights.
   bool splits() const { return run.parallel.is_divided() && !context.has_gradients; }
@@ -60,7 +60,7 @@ struct PassOptions {
 Program run_passes(Program program, const PassOptions& options, std::string_view after,
                    std::string_view before = {});
 
-// True if the run needs the pass named beside it; for the others PassOptions has such a function.
+// True if the run needs the pass named beside each function, where PassOptions has no such one.
 bool chooses_forms(const PassOptions& o);         // choose
 bool narrows_frozen(const PassOptions& o);        // narrow_frozen
 bool keeps_nf4(const PassOptions& o);             // keep_nf4

@@ -1,6 +1,6 @@
-// Moments and master copies of the host's memory pass through buffers of the device, tensor by
-// tensor, beside the updates of others. It chooses neither what lies there (offload.cpp) nor what
-// is updated in one call (join_in_streams).
+// Moments and master copies in the host's memory pass through buffers of the device, one tensor
+// after another, while other tensors are updated. Other passes choose what lies in the host's
+// memory (offload.cpp) and what is updated in one call (join_in_streams).
 #include <algorithm>
 #include <map>
 #include <vector>

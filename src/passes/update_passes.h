@@ -50,9 +50,9 @@ Program join(const Program& program, const std::function<bool(const OpDef&)>& ha
 Program join_parts(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                    const std::function<std::optional<std::string>(const Node&)>& part_of);
 
-// Joins as join() does on one rank, but in parts of few tensors for stream_states(): those of a
-// layer, with at most a quarter of kMostStreamedBytes of states and weights if it is not a
-// single tensor, and vectors apart. parts_for_streams() returns these parts.
+// join_in_streams() joins as join() does on one rank, but in parts of few tensors for
+// stream_states(): those of a layer, with at most a quarter of kMostStreamedBytes of states and
+// weights (or a single tensor), and vectors apart. parts_for_streams() returns these.
 std::map<const Node*, std::string> parts_for_streams(const Program& program);  // by call: its part
 Program join_in_streams(const Program& program,
                         const std::function<bool(const OpDef&)>& has_kernel);
@@ -64,12 +64,12 @@ Program join_in_streams(const Program& program,
 // of it.
 Program offload(const Program& program);
 
-// Lets updates read and write buffers of the device instead of what offload() has placed in the
-// host's memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and
-// backward where they stand inside it, run on lane 0. A copy in stands after the update before
-// the last one, so that two updates' operands are there or on their way, and two more on their
-// way back. What is smaller than kLeastStreamedBytes, and calls with more than
-// kMostStreamedBytes, go over the bus as offload() leaves them. Values stay bit-identical.
+// stream_states() lets updates use buffers of the device in place of what offload() has put into
+// the host's memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and
+// the nodes of backward around them, run on lane 0. A copy in waits for the last update but one, so
+// that two updates' operands are there or on their way, and two more on their way back. Leaves with
+// less than kLeastStreamedBytes, and calls with more than kMostStreamedBytes, go over the bus as
+// offload() leaves them. Values stay bit-identical.
 inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostStreamedBytes = std::int64_t{1} << 30;
 Program stream_states(const Program& program, std::int64_t least = kLeastStreamedBytes,

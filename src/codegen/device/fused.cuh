@@ -33,7 +33,7 @@ __device__ inline float to_float(F16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-// Returns a bool as it is, since kernels compute with bools as such.
+// Returns the bool unchanged, since kernels compute with bools as they are.
 __device__ inline bool to_float(bool x) {
   return x;
 }
