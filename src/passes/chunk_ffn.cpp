@@ -71,7 +71,7 @@ class ChunkFfn {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // --- what is cut ------------------------------------------------------------------------------
+  // --- the regions to cut -----------------------------------------------------------------------
   // Marks in `varies_` the values that depend on inputs; all others are the same for all rows.
   void find_varying() {
     varies_.assign(program_.values.size(), false);

@@ -60,7 +60,7 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
   return copied ? found : result;
 }
 
-// --- views in front of what they rearrange -------------------------------------------------------
+// --- views before the ops whose results they rearrange -------------------------------------------
 // Finds elementwise ops, such as adapters' sums, from which views (and a cast) lead to a rotation.
 // Moves the views before the op: a rotation works on heads; an op on whole rows cannot join it.
 class ViewsBeforeSums {

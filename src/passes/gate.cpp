@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// A product [T, 2F] and the SwiGLU of its halves.
+// A product [T, 2F], and the SwiGLU node that reads the two halves of its result.
 struct Forward {
   NodeId product = kNoNode, gating = kNoNode;
 };
@@ -54,7 +54,7 @@ class Gate {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // True if the node is a product in 16 bits of two matrices that lie dense.
+  // True if the node is a product of two dense 16-bit matrices.
   bool is_product(NodeId id, bool transpose_b) const {
     if (id == kNoNode) return false;
     const Node& n = node(id);

@@ -297,7 +297,7 @@ class Merge {
   std::vector<std::vector<ValueId>> slices_;
 };
 
-// --- what backward keeps ------------------------------------------------------------------------
+// --- the values that backward keeps -------------------------------------------------------------
 // Returns those of `slice` and of its views that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;

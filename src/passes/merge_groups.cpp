@@ -305,7 +305,7 @@ class Finder {
     }
   }
 
-  // --- others that read such operands ---
+  // --- others that read operands in assemblies ---
   // Makes other products of an assembly's operands read slices of it, so that the operands can be
   // written in place there, if none of them depends on what those products compute.
   void find_readers_of_slices() {
@@ -370,7 +370,7 @@ class Finder {
     return MergedProduct{id, merged};
   }
 
-  // --- sums of the rows of such operands ---
+  // --- sums of the rows of operands in assemblies ---
   // Returns the value from which views make `id` with the same rows in the same order, or `id`.
   ValueId rows_of(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;) {

@@ -203,7 +203,7 @@ class OptimizerPass {
     return own.empty() ? fair : ops::add(square(own), fair);
   }
 
-  // Returns the group of ranks that update parts of the same tensors.
+  // Returns the group of ranks each of which updates its part of the same tensors.
   RankGroup part_group() const { return {context_.shards, context_.tensor}; }
 
   static Val collective(Builder& b, const RankGroup& group, std::string_view op,
@@ -314,7 +314,7 @@ class OptimizerPass {
   }
   static DType wide_of(Val m) { return m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-  // Muon's momentum: the state, the mean of gradients that replaces it, and Nesterov's look-ahead.
+  // Muon's momentum: the state, the mean of gradients that replaces it, and the look-ahead.
   struct Motion {
     Val m, mean, ahead;
   };
@@ -351,7 +351,7 @@ class OptimizerPass {
     return {m, mean, ops::cast(ahead, wide == DType::kF64 ? wide : context_.products)};
   }
 
-  // Returns the orthogonal factors of matrices of one shape, computed as one batch.
+  // Returns the orthogonal factors of the motions' look-aheads, all of one shape, by a single node.
   static std::vector<Val> orthogonal_together(Builder& b, const std::vector<Motion>& motions) {
     std::vector<const Node*> makers;
     std::vector<Val> parts;

@@ -119,7 +119,7 @@ class OverlapPass {
 
   bool is_beside() const { return choice_.runs_beside(); }
 
-  // --- weights ---
+  // --- gathers of weights ---
   // Returns the layer, or the path outside the layers, and epoch for which a weight is gathered.
   static std::string unit_of(const Node& node) {
     const std::string& path = node.origin().path;

@@ -86,7 +86,7 @@ class RecomputeProfile::Walk {
     return in_backward && is_dropped(id) ? copies_[at(id)] : originals_[at(id)];
   }
 
-  // Makes the copy of a value, and before it the copies from which it is made.
+  // Makes the copy of a dropped value, and before it the copies of dropped values that it needs.
   void make(ValueId id) {
     if (!is_dropped(id) || copies_[at(id)].from >= 0) return;
     const NodeId maker = step_.program_.value(id).producer;
@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-// Returns the largest share of the bytes which `now` leaves below the limit that `then` takes.
+// Returns the largest share, over all nodes, of the bytes free in `now` that `then` takes too.
 double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std::int64_t>& then,
                      std::int64_t limit) {
   double out = 0.0;

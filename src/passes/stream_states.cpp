@@ -57,7 +57,7 @@ class StreamStates {
   }
 
  private:
-  // Returns the node and the leaves to stream for it: none if it is no update or uses the bus.
+  // Returns the node with the leaves to stream for it: none if it is no update or uses the bus.
   Stream stream_of(NodeId id) const {
     const Node& node = program_.node(id);
     if (node.op->kernel_class != KernelClass::kOptimizer ||

@@ -28,7 +28,7 @@ bool is_update(const Program& program, const Node& node) {
          program.type(node.outputs[0]).shape.rank() > 1;
 }
 
-// True if `node` and all readers of its results stand before node `end`.
+// True if `node` and all readers of its results come before node `end` in the program.
 bool is_done_before(const Program& program, const Readers& readers, const Node& node, NodeId end) {
   return std::ranges::all_of(node.outputs, [&](ValueId value) {
     const std::vector<NodeId>& all = readers.nodes[static_cast<std::size_t>(value)];
