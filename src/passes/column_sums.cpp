@@ -149,7 +149,7 @@ bool sums_what_is_computed(const Program& p, const Node& node) {
 
 // --- one launch for the sums over parts ---------------------------------------------------------
 // Sums over parts that one launch can compute, in program order: their matrices have equal numbers
-// of rows. And the collectives that read the results, which then come after the launch.
+// of rows. `collectives` read the results, and then come after the launch.
 struct Sums {
   std::vector<NodeId> nodes, collectives;
 };

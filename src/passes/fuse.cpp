@@ -180,7 +180,7 @@ class Fuser {
     return ordered == plain ? out : regions_.node_of(region, plain);
   }
 
-  // True if the result is part of an assembly: its op cannot write it in place, a fused node can.
+  // True if the one result is part of an assembly, where a fused node can write it, not its own op.
   bool is_copied_into_assembly(const std::vector<ValueId>& results) const {
     const NodeId reader = regions_.readers().only(results.front());
     const bool is_part =

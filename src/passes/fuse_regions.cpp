@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The most operands and results of a region, and nodes; larger kernels gain nothing from fusion.
+// The most operands and results of a region, and the most nodes; larger kernels gain nothing.
 constexpr std::size_t kMostOperands = 24;
 constexpr std::size_t kMostNodes = 64;
 

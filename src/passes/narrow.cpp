@@ -105,7 +105,7 @@ class Narrow {
   }
 
   // Returns the value that views reorder into the operand of a cast in backward, with these views;
-  // nullopt: they keep the order, or something reads them but bias sums, which can read the cast.
+  // nullopt: they keep the order, or have readers other than bias sums, which can read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};

@@ -77,9 +77,9 @@ Program regather(const Program& program);
 Program overlap(const Program& program, const Parallel& choice);
 
 // Lets the collectives of a divided model run at the same time as nodes that do not wait for them.
-// Only reorders nodes and sets `lane`: before a collective come the nodes since the last one that
-// it waits for; after it the others (products for gradients of weights), on lane 0, while it runs
-// on lane 1. If there are no others it stays on lane 0. `program` must be materialized.
+// Only reorders nodes and sets `lane`: of the nodes between two collectives, those that the second
+// one waits for come before it; the others (products for gradients of weights) come after it, on
+// lane 0, and it runs on lane 1. Without others it stays on lane 0. `program` must be materialized.
 // Source: Shoeybi et al. 2019, Megatron-LM (asynchronous all_reduce of the gradient of the input).
 Program beside_products(const Program& program);
 

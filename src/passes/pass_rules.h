@@ -60,7 +60,7 @@ struct PassOptions {
 Program run_passes(Program program, const PassOptions& options, std::string_view after,
                    std::string_view before = {});
 
-// True if the run needs the pass named beside each function, where PassOptions has no such one.
+// True if the run needs the pass named beside the function. PassOptions has the rules of others.
 bool chooses_forms(const PassOptions& o);         // choose
 bool narrows_frozen(const PassOptions& o);        // narrow_frozen
 bool keeps_nf4(const PassOptions& o);             // keep_nf4

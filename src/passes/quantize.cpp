@@ -17,7 +17,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kWhole = 16;  // sizes are multiples of this
-// The fewest multiply-adds per element of operands and result at which a product is quantized:
+// The fewest multiply-adds per element of operands and result at which quantizing a product pays:
 // fewer take less time in bf16 than is spent on quantizing (docs/decisions/passes.md).
 constexpr std::int64_t kLeastPaying = 640;
 

@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-// Returns the largest share, over all nodes, of the bytes free in `now` that `then` takes too.
+// Returns the largest share, over all nodes, of the bytes free in `now` that `then` takes up.
 double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std::int64_t>& then,
                      std::int64_t limit) {
   double out = 0.0;

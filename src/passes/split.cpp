@@ -73,7 +73,7 @@ Program with_parts(const Program& program, int ranks) {
   return out;
 }
 
-// Says which part of an old value on all ranks the new value on this rank is.
+// Says which part of an old value, as all ranks have it together, the new value on this rank is.
 struct Part {
   static constexpr int kWhole = -1;  // it is all of it
   static constexpr int kRows = -2;   // [rows/ranks, last axis], where the old one has rows of that

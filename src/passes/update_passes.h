@@ -66,10 +66,10 @@ Program offload(const Program& program);
 
 // stream_states() lets updates use buffers of the device in place of what offload() has put into
 // the host's memory: copies bring it in on lane 1 and take it back on lane 2, while updates, and
-// the nodes of backward around them, run on lane 0. A copy in waits for the last update but one, so
-// that two updates' operands are there or on their way, and two more on their way back. Leaves with
-// less than kLeastStreamedBytes, and calls with more than kMostStreamedBytes, go over the bus as
-// offload() leaves them. Values stay bit-identical.
+// the nodes of backward around them, run on lane 0. Copies for an update come after the update two
+// before it, so that two updates' operands are there or on their way, and two more on their way
+// back. Leaves with less than kLeastStreamedBytes, and calls with more than kMostStreamedBytes, go
+// over the bus as offload() leaves them. Values stay bit-identical.
 inline constexpr std::int64_t kLeastStreamedBytes = std::int64_t{1} << 20;
 inline constexpr std::int64_t kMostStreamedBytes = std::int64_t{1} << 30;
 Program stream_states(const Program& program, std::int64_t least = kLeastStreamedBytes,
