@@ -15,7 +15,7 @@ Layout place_of(const Program& program, const Node& assembly, int input) {
   return out;
 }
 
-// Gives dimensions of size 1 the stride that they would have in a dense tensor of such rows.
+// Sets the stride of dimensions of size 1 to the next dimension's stride times its size, or to 1.
 void fill_in(const Shape& shape, Strides& strides) {
   for (int i = shape.rank() - 1; i >= 0; --i) {
     if (shape[i] != 1) continue;
@@ -23,7 +23,7 @@ void fill_in(const Shape& shape, Strides& strides) {
   }
 }
 
-// True if views alone lead from `base` to `id` and each of these values has a single reader.
+// True if views alone lead from `base` to `id`, and each value on the way has a single reader.
 bool is_only_way(const Program& program, const Readers& readers, ValueId base, ValueId id) {
   while (readers.only(id) != kNoNode) {
     if (id == base) return true;

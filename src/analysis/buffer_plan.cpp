@@ -73,8 +73,8 @@ class Planner {
     return true;
   }
 
-  // True if the new value may overwrite the leaf: a fused node makes it behind all readers of
-  // the old value, or is itself the last of them and reads the old value element by element.
+  // True if the new value may overwrite the leaf: a fused node makes it after all readers of the
+  // old value, or is itself their last one and reads the old value element by element.
   bool may_write_over(const Update& u) const {
     const Value &v = program_.value(u.value), &leaf = program_.value(u.leaf);
     if (v.producer == kNoNode || v.layout.base != u.value || v.type != leaf.type) return false;

@@ -10,7 +10,7 @@
 namespace tracestep {
 namespace {
 
-// --- the body in parts: ops on rows become what they decompose into -----------------------------
+// True for an op on rows that has a decomposition, whose ops can be placed in a walk one by one.
 bool has_parts(const OpDef& op) {
   return op.fusion == Fusion::kRows && op.decompose;
 }
@@ -64,7 +64,7 @@ bool is_computed(DType dtype) {
          dtype == DType::kBool;
 }
 
-// True if the node takes bools as numbers, which fused kernels have only as conditions.
+// True if the node computes with bools as numbers: in fused kernels they can only be conditions.
 bool computes_with_bools(const Program& body, const Node& node) {
   const auto is_bool = [&](ValueId id) { return body.type(id).dtype == DType::kBool; };
   return node.op->precision_class != PrecisionClass::kKeep && !node.inputs.empty() &&
@@ -111,7 +111,7 @@ bool find_cuts(FusedBody& out) {
   return out.cuts.back() == out.count;
 }
 
-// True if a node reads a sum over the rows of a block, which is complete only behind them all.
+// True if a node reads a sum over the rows of a block, which is complete only after all of these.
 bool reads_sums_of_blocks(const FusedBody& out) {
   return std::ranges::any_of(out.program.nodes, [&](const Node& node) {
     return !node.op->is_view() &&

@@ -66,7 +66,7 @@ class Turns {
     }
   }
 
-  // Sets the lanes, and marks the first and last of adjacent running nodes of one batch and lane.
+  // Sets the lanes, and marks the first and the last node of each batch: adjacent nodes that run.
   void find_batches() {
     batch_end_.resize(out_.size());
     NodeId before = kNoNode;
@@ -122,8 +122,8 @@ class Turns {
     out_[at(node)].waits[at(lane)] = beside.joined;
   }
 
-  // True if a copy on the lane, between two memories, reads the buffer, which is no leaf's: the
-  // last reader on lane 0 then waits for the copy, so that the buffer is free behind it.
+  // True if a copy between two memories, on this lane, reads the buffer, which is no leaf's: the
+  // last reader on lane 0 then waits for the copy, so that the buffer can be freed after it.
   bool is_moved(std::size_t buffer, int lane) const {
     const NodeId reader = beside_[at(lane)].read[buffer];
     return reader != kNoNode && plan_.buffers[buffer].first != kNoNode &&
@@ -153,7 +153,7 @@ class Turns {
     });
   }
 
-  // Checks that lane 0 has waited for what other lanes did with the buffer: lanes meet there alone.
+  // Checks that lane 0 has waited for all that lanes other than the node's did with the buffer.
   void check_met(NodeId node, std::size_t buffer) const {
     for (int lane = 1; lane < kLaneCount; ++lane) {
       const Beside& other = beside_[at(lane)];
@@ -186,7 +186,7 @@ class Turns {
     bool frees = false;  // it is the last to read one of its operands
   };
 
-  // The state of a lane other than lane 0 while the nodes are gone through in order.
+  // The state of lane 1 or 2 while turns_of() goes through the nodes in order.
   struct Beside {
     std::vector<NodeId> read, written;  // by buffer: the last node that does
     std::deque<Batch> in_flight = {};

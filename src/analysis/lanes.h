@@ -1,6 +1,6 @@
 // Lanes: nodes of one lane run one after the other, nodes of different lanes at the same time.
-// Collectives, updates and moves between memories say which lane they are on, and which of them are
-// issued together; what has to wait for what follows from the buffers.
+// Collectives, updates and moves between memories say on which lane they are, and which of them are
+// issued together. Which node has to wait for which other one follows from the buffers they use.
 #pragma once
 
 #include <algorithm>
@@ -13,17 +13,17 @@ namespace tracestep {
 
 struct BufferPlan;
 
-// The number of lanes. Lane 0 is the step's own order; the others run beside it, and meet there.
+// The number of lanes. Lane 0 is the step's own order; lanes 1 and 2 run at the same time as it.
 inline constexpr int kLaneCount = 3;
 
-// When a node runs: on which lane, behind which nodes, and until when its buffers are in use.
+// When a node runs: on which lane, after which nodes, and until when its buffers are in use.
 struct Turn {
   int lane = 0;
-  // By lane, the last node of that one which must have ended before this one starts; kNoNode: none,
-  // or an earlier node of this lane has waited for it. A node beside lane 0 waits for that alone.
+  // For each lane, its last node that must have ended before this node starts; kNoNode: none, or an
+  // earlier node of this lane has waited for it. Nodes of lanes 1 and 2 wait for lane 0 alone.
   std::array<NodeId, kLaneCount> waits{kNoNode, kNoNode, kNoNode};
-  // From this node's start on, lane 0 may do anything with the buffers that the node uses: the node
-  // itself on lane 0; beside it the node of lane 0 that waits for it, or the last one of the step.
+  // From the start of node `until` on, lane 0 may do anything with the buffers that this node uses.
+  // It is the node itself on lane 0; else the node of lane 0 that waits for it, or the step's last.
   NodeId until = kNoNode;
   bool opens_batch = false, closes_batch = false;  // the first and the last of a batch
 
@@ -36,11 +36,11 @@ bool has_lane(const OpDef& op);
 
 // Returns the turns of all nodes; views have none. A node of lane 1 or 2 waits for all of lane 0
 // before it; so its place in the program is the earliest time at which it runs. A node of lane 0
-// waits for nodes of other lanes whose results it reads, and for those that use what it
-// overwrites. The last reader of a buffer waits for a copy of it beside, so that the buffer can
-// be freed. Where a batch is the last to read a buffer, lane 0 waits for it when two more batches
-// of its lane have been issued, so that the buffer can be freed. Lanes 1 and 2 do not wait for
-// each other: what one makes reaches the other behind a node of lane 0 that has waited for it.
+// waits for nodes of other lanes whose results it reads, and for those that use what it overwrites.
+// The last reader of a buffer waits for a copy on another lane that reads it too, and lane 0 for a
+// batch (nodes of a lane issued together) that is the last to read a buffer, once two more batches
+// of its lane have been issued: so buffers can be freed. Lanes 1 and 2 do not wait for each other:
+// what one makes reaches the other after a node of lane 0 that has waited for it.
 std::vector<Turn> turns_of(const Program& program, const BufferPlan& buffer_plan);
 
 }  // namespace tracestep

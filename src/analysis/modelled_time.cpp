@@ -14,7 +14,7 @@ struct TypicalDevice {
   double launch_us = 0;
 };
 
-// Attention in tiles reaches this share of the rate of products, as measured on an H200.
+// The share of the rate of products that attention in tiles reaches, as measured on an H200.
 constexpr double kShareOfAttention = 0.7;
 
 const TypicalDevice& typical(DeviceKind kind) {

@@ -1,4 +1,4 @@
-// Models the time of nodes that a device may run as fused kernels; roofline.h has single nodes.
+// Models the time of nodes that a device may run as fused kernels; roofline.h models single nodes.
 #pragma once
 
 #include <vector>

@@ -37,7 +37,7 @@ bool is_same(const Origin& a, const Origin& b) {
   return a.path == b.path && a.phase == b.phase;
 }
 
-// Returns the bytes that parts move, by origin of the node; a part's are divided among its own.
+// Returns, by origin of the node, the bytes that its parts move; the origins of a part share them.
 std::vector<double> bytes_of_parts(const Program& program, const Node& node) {
   std::vector<double> out(node.origins.size(), 0.0);
   const Program parts = parts_of(program, node);

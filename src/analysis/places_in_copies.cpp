@@ -61,7 +61,7 @@ class Places {
     });
   }
 
-  // Notes that `by` reads the value: of a view, it reads the base and the leaves.
+  // Notes that node `by` reads the value: for a view, its base and the leaves that it shows.
   void read(ValueId id, NodeId by) {
     const auto note = [&](ValueId owner) {
       last_read_[at(owner)] = std::max(last_read_[at(owner)], by);
@@ -119,7 +119,7 @@ class Places {
     }
   }
 
-  // True if the copies lie side by side as their gradients lie in `value`, which these fill.
+  // True if the copies lie side by side in the order in which their gradients fill `value`.
   bool lie_alike(ValueId value, const std::vector<Copy>& copies) const {
     const BlockPart& first = program_.value(copies.front().leaf).part;
     std::int64_t count = 0;
@@ -139,7 +139,7 @@ class Places {
     return count == program_.type(value).count();
   }
 
-  // Places into each copy left over the longest-lived of the other values that fit into it.
+  // Places into each remaining copy the longest-lived of the other values that fit into it.
   void place_others() {
     std::map<std::int64_t, std::vector<ValueId>> by_count;
     for (ValueId id = 0; at(id) < program_.values.size(); ++id) {

@@ -12,7 +12,7 @@ namespace tracestep {
 
 // Returns, by value, the leaf at whose beginning it lies: a narrow copy, or the first of several
 // that lie side by side in a block as the value's parts do. Such a value has the bytes of the
-// copies, is made behind their last reader, and is read for the last time by the update that
+// copies, is made after their last reader, and is read for the last time by the update that
 // writes them, or before. A copy whose gradient has another dtype may hold another value of its
 // type, such as a term of it. Empty where the program uses several lanes or ranks, whose order
 // is not that of its nodes.

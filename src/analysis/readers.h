@@ -19,7 +19,7 @@ struct Readers {
   NodeId only(ValueId id) const;
 };
 
-// True if the node may as well run behind `until`: no leaf that it reads has got its new value by
+// True if the node may as well run after `until`: no leaf that it reads has got its new value by
 // then.
 bool can_wait(const Program& program, const Node& node, NodeId until);
 

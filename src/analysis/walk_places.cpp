@@ -9,8 +9,8 @@
 namespace tracestep {
 namespace {
 
-// Returns the strides of the view over the elements of its operand, if that were dense. nullopt:
-// the view skips some of them.
+// Returns the strides of the view in a dense operand's elements. nullopt: the view skips some of
+// the operand's elements.
 std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   const Type& from = body.type(node.inputs[0]);
   const std::vector<Type> types{from}, results{body.type(node.outputs[0])};

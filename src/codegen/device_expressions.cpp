@@ -23,7 +23,7 @@ std::string_view functor_of(std::string_view op) {
   TRACESTEP_CHECK(false, "no functor computes {}", op);
 }
 
-// Writes `x` as an operand of a functor, which computes on Real or, for narrow operands, on Rough.
+// Writes `x` as an operand of a functor: of type Real or, for narrow operands, Rough; a bool as is.
 std::string number(DType dtype, const std::string& x) {
   if (dtype == DType::kBool) return x;
   return fmt::format("{}{{{}}}", dtype == DType::kF32 ? "Real" : "Rough", x);

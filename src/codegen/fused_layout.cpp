@@ -18,9 +18,9 @@ constexpr std::int64_t kHeldPacks = 4;      // of a row, per thread, before a ro
 constexpr std::int64_t kRowsPerBlock = 4;   // where one warp holds a row
 constexpr std::int64_t kSumThreads = 512;   // the most of a block that sums columns
 constexpr std::int64_t kTileThreads = 128;  // of a tile of columns, side by side
-// Threads wanted in a grid that sums columns: about what the largest GPUs hold at once.
+// The number of threads wanted in a grid that sums columns: what the largest GPUs hold at once.
 constexpr std::int64_t kWantedThreads = std::int64_t{1} << 18;
-// The fewest points with which a thread takes 16 bytes of 16-bit elements: threads are enough then.
+// The fewest points for which a thread takes 16 bytes of 16-bit elements: threads are enough then.
 constexpr std::int64_t kManyPoints = std::int64_t{1} << 22;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) {

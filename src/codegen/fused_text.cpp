@@ -23,7 +23,7 @@ class Writer {
   bool adds_rows() const { return body_.rows_per_block != 0; }
   bool fills_rows() const { return layout_.held() * layout_.lanes * layout_.tiles == body_.width; }
 
-  // --- text: line() appends one line of the kernel, indented ---
+  // Appends one line of the kernel's text, indented.
   template <class... T>
   void line(fmt::format_string<T...> format, T&&... values) {
     text_ += std::string(static_cast<std::size_t>(2 * depth_), ' ') +
@@ -51,7 +51,7 @@ class Writer {
   std::vector<ValueId> sums_of_columns() const;
 
   // --- variables ---
-  // Returns the value whose variable this one uses: itself, or for a view, what its operand uses.
+  // Returns the value whose variable `id` uses: itself or, for a view, what its operand uses.
   ValueId variable_of(ValueId id) const {
     const NodeId maker = p_.value(id).producer;
     if (maker == kNoNode || !p_.node(maker).op->is_view()) return id;

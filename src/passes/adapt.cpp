@@ -17,14 +17,14 @@
 namespace tracestep {
 namespace {
 
-// The first random stream of adapters' dropouts: a captured module's own are counted from 0.
+// The number of the first random stream of adapters' dropouts; a captured module's begin at 0.
 constexpr std::int64_t kFirstStream = std::int64_t{1} << 20;
 
 std::string_view last_name(std::string_view path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-// A projection: its word in flags, and the names that it has here and in modules of PyTorch.
+// The word by which `lora` targets name a projection, and the names that its modules have.
 struct Word {
   std::string_view word;
   std::vector<std::string_view> names;
@@ -40,7 +40,7 @@ const std::vector<Word>& words() {
   return all;
 }
 
-// The products to adapt, by path: those with a weight on the right that a target of `lora` names.
+// The products to adapt, by path: their right operand is a weight that a target of `lora` names.
 class Targets {
  public:
   Targets(const Program& program, const Adapters& lora) : lora_(lora) {
@@ -62,7 +62,7 @@ class Targets {
   bool has(const std::string& path) const { return chosen_.contains(path); }
 
  private:
-  // True if `target` is a word for the path's last name. w1 is the gate beside a w3, else up.
+  // True if `target` is a word for the path's last name. w1 is a gate if there is a w3, else up.
   bool is_word(std::string_view target, std::string_view path) const {
     const std::string_view name = last_name(path);
     if (name == "w1") {
@@ -86,7 +86,7 @@ class Targets {
            is_word_within(target, path);
   }
 
-  // True if `target` is a path pattern and a projection's word (layers.0-15.*.down), and both fit.
+  // True if `target` is a pattern with a projection's word (layers.0-15.*.down), and both match.
   bool is_word_within(std::string_view target, std::string_view path) const {
     const std::size_t dot = target.rfind('.');
     if (dot == target.npos || !is_word(target.substr(dot + 1), path)) return false;
@@ -113,8 +113,8 @@ class Targets {
   std::set<std::string> paths_, chosen_;
 };
 
-// Returns, by value, whether it is a parameter that is not trained: with adapters, all but
-// lora.whole; else `parts`. Throws Error{kUsage} for a path of no parameter, or if nothing is left.
+// Returns, for each value, whether it is a frozen parameter: with adapters, all but lora.whole;
+// else those in `parts`. Throws Error{kUsage} if a path matches none, or nothing is left to train.
 std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
                                 const FrozenParts& parts) {
   std::vector<bool> out(program.values.size(), false);
@@ -142,8 +142,8 @@ std::vector<bool> frozen_leaves(const Program& program, const Adapters& lora,
   return out;
 }
 
-// Returns the program with frozen parameters as constants; only Rewriter reads it. A block of which
-// some parameters are frozen and some are not is given up: its parts may differ in their dtypes.
+// Returns the program with frozen parameters as constants, which only Rewriter may read. A memory
+// block in which only some parameters are frozen is given up: its parts may differ in dtypes.
 Program with_constants(const Program& program, const std::vector<bool>& is_frozen) {
   std::map<std::string_view, std::set<bool>> of_block;
   const auto is_parameter = [&](ValueId id) {
@@ -187,8 +187,8 @@ class Adapt {
     return weight.leaf == LeafKind::kParameter && targets_->has(component_path(weight.name));
   }
 
-  // Adds scale·B·A·x to y. The scale is applied where there are fewest elements, and the second
-  // product can then be added to y as it is made.
+  // Adds scale·B·A·x to `y`, the result of `node`. The scale multiplies A·x, which has the fewest
+  // elements, and the product with B can then be added to `y` as it is made.
   void add_adapter(const Node& node, Val y) {
     const Value& weight = program_.value(node.inputs[1]);
     const std::string path = component_path(weight.name);
@@ -208,7 +208,7 @@ class Adapt {
     r_.replace(node.outputs[0], ops::add(y, ops::matmul(scaled, b, {.transpose_b = true})));
   }
 
-  // Returns a parameter of the adapter, made once for a weight that several products read.
+  // Returns a parameter of an adapter; all products that read one weight get the same parameter.
   Val tensor(const std::string& path, std::string_view which, Type type, BlockPart part = {}) {
     const std::string name = path + std::string(which);
     const auto found = made_.find(name);
@@ -217,8 +217,8 @@ class Adapt {
         .first->second;
   }
 
-  // Returns where the A of `weight` lies: beside those of its neighbours in a block, if all of
-  // them have one, since what multiplies the same input can then be one product.
+  // Returns where the adapter matrix A of `weight` lies: if all weights in its memory block have
+  // one, these lie side by side too, so that their products with one input can be merged; else {}.
   BlockPart beside(const Value& weight, std::int64_t in) const {
     if (weight.part.block.empty()) return {};
     std::int64_t before = 0, all = 0;
@@ -255,8 +255,8 @@ class Adapt {
   std::int64_t drops_ = kFirstStream;
 };
 
-// Stores frozen float32 weights in a low dtype, if every reader takes them so: casts of the whole
-// weight to it, and look-ups of rows of a table, which are widened when they have been read.
+// Stores frozen float32 weights in a low dtype if all readers allow it: casts of the whole weight
+// to that dtype, and look-ups of rows of a table, which are widened after they have been read.
 class NarrowFrozen {
  public:
   NarrowFrozen(const Program& program, DType low, const std::set<std::string>& kept)

@@ -80,7 +80,7 @@ class AddRows {
            is_contiguous(base.type.shape, base.layout.strides);
   }
 
-  // Returns a key: equal for products of one tensor's parts with another, added to one block.
+  // Returns a key, equal for products that one node can add: parts of one tensor, and of one block.
   std::string key_of(NodeId id) const {
     const Node& n = node(id);
     const Value& a = operand(id, 0);
@@ -93,7 +93,7 @@ class AddRows {
     return out;
   }
 
-  // True if both the operands and the leaves of the members follow one another.
+  // True if the members' operands are neighbours in one tensor, and their leaves in one block.
   bool follow(const Members& members) const {
     if (members.size() < 2) return false;
     const NodeId first = members.front();

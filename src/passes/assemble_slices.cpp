@@ -11,7 +11,7 @@
 namespace tracestep {
 namespace {
 
-// The terms of a sum, some of which, slices padded with zeros, cover an axis together.
+// The terms of a sum: slices padded with zeros that together cover an axis, and all others.
 struct Covering {
   std::vector<NodeId> pads;    // in order along the axis
   std::vector<ValueId> rest;   // other terms of the sum
@@ -97,7 +97,7 @@ class AssembleSlices {
     return out;
   }
 
-  // True if the value can be written into its place by what computes it.
+  // True if a node computes the value for a single reader, and so may write it into an assembly.
   bool may_be_part(ValueId id) const {
     return maker(id) != kNoNode && !readers_.at_end[at(id)] && readers_.only(id) != kNoNode;
   }

@@ -46,8 +46,8 @@ class Autograd {
     return leaf.leaf == LeafKind::kParameter || (options_.inputs && leaf.leaf == LeafKind::kInput);
   }
 
-  // Returns, by forward node, the leaves whose gradients are complete behind its backward and go
-  // into states there, so that their makers need not wait; last, the leaves that wait for the end.
+  // Returns, for each forward node, the leaves whose gradients are complete after its backward
+  // nodes and are stored to states there; the last element has the leaves that wait for the end.
   std::vector<std::vector<ValueId>> complete_at() const {
     std::vector<std::vector<ValueId>> out(program_.nodes.size() + 1);
     std::vector<std::size_t> first(program_.values.size(), program_.nodes.size());
@@ -62,7 +62,7 @@ class Autograd {
     return out;
   }
 
-  // Marks the values that need a gradient: those computed from a wanted leaf by floating values.
+  // Marks the values that need a gradient: wanted leaves, and floating values computed from them.
   void mark_needed() {
     for (ValueId leaf : program_.leaves) needed_[at(leaf)] = wants(program_.value(leaf));
     for (const Node& node : program_.nodes) {
@@ -188,7 +188,7 @@ class Autograd {
     return state;
   }
 
-  // Returns the gradient as it was before a cast from a low dtype; `grad` itself if it has none.
+  // Returns the operand of the cast that widened `grad` from a low dtype; `grad` if none did.
   Val before_widening(Val grad) {
     const Program& made = rewriter_.builder().program();
     const NodeId maker = made.value(grad.id).producer;

@@ -14,7 +14,7 @@ struct AutogradOptions {
   // True: backward starts from the state "loss_scale" instead of 1, which scales all gradients by
   // it.
   bool scaled = false;
-  // True: a gradient that is a state is kept, and added up, in the dtype from which it was widened.
+  // True: gradients in states are kept and added up in the dtype that they had before widening.
   bool narrow_sums = false;
   // True: also differentiates with respect to floating inputs (for tests and the attention
   // benchmark).

@@ -34,8 +34,8 @@ class BesideProducts {
   }
 
  private:
-  // Copies the nodes since the last collective that make the operands of `collective`, then the
-  // collective, and then the others.
+  // Copies the nodes since the last collective (`stretch_`): first those that make operands of
+  // `collective`, then `collective`, and then the others.
   void end_with(NodeId collective) {
     std::vector<bool> is_needed(stretch_.size(), false);
     const auto need = [&](auto&& self, NodeId reader) -> void {

@@ -1,4 +1,4 @@
-// Marks products that are computed by parts, then joins pairs of them into one node.
+// Marks float32 products to compute as products of float16 parts; joins pairs into one node.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -89,7 +89,7 @@ class Pairing {
     done_.insert(id);
   }
 
-  // True if the new program has `id` already, or has what `id` is a view of.
+  // True if the new program already has `id`, or the value of which `id` is a view.
   bool can_have(ValueId id) const {
     if (r_.has(id)) return true;
     const NodeId maker = program_.value(id).producer;

@@ -21,7 +21,7 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kLeastRows = 1024;
-// The inner tensor of a chunk has 1/kShareOfInput of the elements that the feed-forward reads.
+// The ratio of a feed-forward's input to the inner tensor of one of its chunks, in elements.
 constexpr std::int64_t kShareOfInput = 4;
 
 // Returns the path of the feed-forward that a node is in, "layers.3.ffn"; empty: it is in none.
@@ -41,7 +41,7 @@ struct Region {
   std::vector<NodeId> nodes = {};
   std::int64_t rows = 0, chunks = 1;
 
-  // True if both are of one feed-forward and cut alike, so that one can read the other's chunks.
+  // True if both are of one feed-forward and have equal chunks, so that one can read the other's.
   bool matches(const Region& other) const {
     return ffn == other.ffn && rows == other.rows && chunks == other.chunks;
   }
@@ -71,8 +71,8 @@ class ChunkFfn {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // --- what is cut ------------------------------------------------------------------------------
-  // Marks the values that depend on the batch; others are weights, and the same for all rows.
+  // --- the regions to cut -----------------------------------------------------------------------
+  // Marks in `varies_` the values that depend on inputs; all others are the same for all rows.
   void find_varying() {
     varies_.assign(program_.values.size(), false);
     for (const ValueId id : program_.leaves) {
@@ -85,8 +85,8 @@ class ChunkFfn {
     }
   }
 
-  // Finds the regions to cut. One ends where another one begins. A region runs as a whole, so what
-  // reads its results through nodes outside of it is no part of it.
+  // Finds the regions to cut. A region ends where another one begins. It runs as a whole, so a node
+  // that reads its results through a node outside of the region is no part of it.
   void find_regions() {
     std::set<std::pair<std::string_view, Phase>> begun;
     std::vector<const Region*> behind(program_.values.size(), nullptr);
@@ -137,8 +137,8 @@ class ChunkFfn {
     return maker == kNoNode ? nullptr : region_of_[at(maker)];
   }
 
-  // Takes nodes out of the region: all, if it has one chunk; else those at its start, but
-  // products, whose results are read whole: sums of gradients, which are written over an operand.
+  // Takes nodes out of the region: all, if it has one chunk; else nodes at its start (no products)
+  // whose results are read whole: sums of gradients, which are written over an operand.
   void leave_out_whole(Region& region) {
     std::erase_if(region.nodes, [&](NodeId id) {
       const Node& n = node(id);
@@ -190,7 +190,7 @@ class ChunkFfn {
     return keeps_order(program_, n) && from.type.shape.back(0) == to.type.shape.back(0);
   }
 
-  // True for a product whose operands have their rows summed, and for a sum over all rows.
+  // True for a product that sums over the rows of both operands (aᵀ·b), and a sum over all rows.
   bool sums_rows(const Node& n, const Region& region) const {
     const bool has =
         region.rows > 0 && n.outputs.size() == 1 && std::ranges::all_of(n.inputs, [&](ValueId v) {
@@ -205,7 +205,7 @@ class ChunkFfn {
     return sums_columns(n);
   }
 
-  // True for a sum over the rows, one for each column, as the gradient of a bias is.
+  // True for a node that sums each column over all rows, as for the gradient of a bias.
   bool sums_columns(const Node& n) const {
     if (n.op->find_attr(ops::kWideSum) == nullptr || n.attrs.flag("keepdims")) return false;
     return type(n.outputs[0]).shape == Shape{type(n.inputs[0]).shape.back(0)} &&
@@ -231,7 +231,7 @@ class ChunkFfn {
                       std::int64_t{1}, std::max<std::int64_t>(region.rows / kLeastRows, 1));
   }
 
-  // --- the chunks: a region is emitted at its last node, and nodes that read it wait for that ---
+  // Emits the node; a region's chunks are emitted at its last node, and their readers after that.
   void emit(NodeId id) {
     const Region* region = region_of_[at(id)];
     if (region != nullptr) {
@@ -283,8 +283,8 @@ class ChunkFfn {
     }
   }
 
-  // Returns `part` if its node can write it into the assembly, else a copy, so that the part is
-  // free at once. It can if exactly `readers` nodes of regions read the value.
+  // Returns `part` if the node that makes it can write it into the assembled value, else a copy of
+  // it. It can if exactly `readers` nodes in regions read the value: no other one needs `part`.
   Val written(ValueId id, Val part, std::ptrdiff_t readers) {
     const auto& writes = node(program_.value(id).producer).op->writes;
     const Type own = part.type();
@@ -304,7 +304,7 @@ class ChunkFfn {
     return total ? ops::add(total, part) : part;
   }
 
-  // Returns a chunk's rows of the operand, a matrix; all of a value that is the same for all rows.
+  // Returns the chunk's rows of operand `id` as a matrix; the whole operand if it has no such rows.
   Val operand(const Region& region, const Node& reader, ValueId id, std::int64_t chunk) {
     const Region* from = maker_region(id);
     if (from != nullptr && is_row_[at(id)] && from->matches(region)) {
@@ -323,7 +323,7 @@ class ChunkFfn {
     return part;
   }
 
-  // Replaces the node's results that are read whole, by sums over chunks or assemblies of chunks.
+  // Replaces the node's results that are read whole by sums over the chunks or assemblies of them.
   void join_parts(const Node& n, const std::map<ValueId, Val>& totals) {
     const auto guard = r_.from(n);
     for (const ValueId v : n.outputs) {
@@ -343,7 +343,7 @@ class ChunkFfn {
     }
   }
 
-  // True if anything reads the value but regions of the same feed-forward, which read its chunks.
+  // True if something reads the value besides regions of the same feed-forward, which read chunks.
   bool is_read_whole(ValueId id, const Region& region) const {
     if (readers_.at_end[at(id)]) return true;
     return std::ranges::any_of(readers_.nodes[at(id)], [&](NodeId reader) {

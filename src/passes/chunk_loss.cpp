@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kLeastRows = 1024;
 
-// True for a product of two matrices and nothing else.
+// True for a matrix product of two operands, without a bias.
 bool is_product(const Node& node) {
   return node.op->product && node.inputs.size() == 2;
 }
@@ -45,7 +45,7 @@ struct Cut {
   NodeId where() const { return pair.gradient == kNoNode ? pair.loss : pair.gradient; }
 };
 
-// --- Finder finds the losses that can be cut, and the products around them ----------------------
+// Finds the losses that can be cut, and the products that make their logits or read the gradient.
 class Finder {
  public:
   explicit Finder(const Program& program) : program_(program), readers_(program) {}
@@ -89,7 +89,7 @@ class Finder {
     return out;
   }
 
-  // Finds the product that makes the logits, behind a cast and views that nothing else reads.
+  // Finds the product that makes the logits, through a cast and views that have a single reader.
   bool find_product(ValueId id, Cut& out) const {
     const Type type{program_.type(id)};
     while (true) {
@@ -109,7 +109,7 @@ class Finder {
     }
   }
 
-  // Finds all readers of the gradient of the logits, through views; false: one cannot be cut.
+  // Finds products that read the gradient of the logits, also by views; false: one cannot be cut.
   bool find_gradient_products(ValueId gradient, Cut& out) const {
     if (readers_.at_end[at(gradient)]) return false;
     return std::ranges::all_of(readers_.nodes[at(gradient)], [&](NodeId reader) {
@@ -139,7 +139,7 @@ class Finder {
     return true;
   }
 
-  // Takes into `product` the cast to the dtype of sums and the sum with a leaf that follow it.
+  // Adds to `product` the cast to the dtype of sums, and the sum with a leaf, that follow it.
   void find_end(GradientProduct& product, Cut& out) const {
     const DType wide =
         rules::accumulation_dtype(program_.type(node(product.node).outputs[0]).dtype);
@@ -163,7 +163,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- ChunkLoss writes the program, with chunks in place of what Finder found --------------------
+// Writes the program, with chunks in place of the nodes that Finder found.
 class ChunkLoss {
  public:
   ChunkLoss(const Program& program, std::int64_t chunks, bool adds_products)
@@ -187,7 +187,7 @@ class ChunkLoss {
   }
 
  private:
-  // Results of one cut, over the chunks emitted so far.
+  // The results of one Cut, over those of its chunks that have been emitted so far.
   struct Sums {
     std::map<std::int64_t, Val> losses;   // by the rows of a chunk: the sum of their means
     std::map<std::int64_t, Val> seeds;    // likewise: what the gradient starts from
@@ -207,7 +207,7 @@ class ChunkLoss {
     return default_loss_chunks(rows, width, vocab);
   }
 
-  // Emits a node, or the chunks; nodes that read the loss wait until the chunks are there.
+  // Emits the node, or all chunks of a Cut in its place; nodes that read the loss wait for these.
   void emit(NodeId id) {
     if (const auto found = cuts_.find(id); found != cuts_.end()) {
       emit_cut(found->second);
@@ -305,7 +305,7 @@ class ChunkLoss {
   // True if the loss divides by a number that it reads: the losses of chunks are then added.
   bool has_count(const Cut& cut) const { return node(cut.pair.loss).inputs.size() > 2; }
 
-  // Returns `x`, a mean or its gradient, times a chunk's share of the rows; with a count, `x`.
+  // Returns `x`, a mean or its gradient, times the chunk's share of rows; `x` if has_count().
   Val share_of(const Cut& cut, Val x, std::int64_t rows) const {
     if (has_count(cut)) return x;
     return ops::affine(x, static_cast<double>(rows) / static_cast<double>(rows_of(cut)));

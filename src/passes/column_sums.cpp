@@ -18,7 +18,7 @@
 namespace tracestep {
 namespace {
 
-// The fewest parts that a sum over all rows is split into; each part is one block.
+// The fewest parts into which a sum over all rows is split; one thread block sums each part.
 constexpr std::int64_t kFewestParts = 256;
 
 // Returns how many rows a block sums; 1: there are too few rows to split the sum.
@@ -64,7 +64,7 @@ std::optional<Program> in_two_steps(const Program& program) {
   return r.finish();
 }
 
-// True if the program is one walk (analysis/fused_body.h) but for its last sums, over parts.
+// True if the program, without its last sums over parts, is one walk (analysis/fused_body.h).
 bool walks_but_for_last_sums(Program parts) {
   for (Output& o : parts.outputs) {
     for (ValueId id = o.value;;) {
@@ -79,8 +79,8 @@ bool walks_but_for_last_sums(Program parts) {
   return find_walk(remove_dead_nodes(parts)).has_value();
 }
 
-// Returns a decomposition of a node of rows with column sums in two steps, so that it can be
-// fused; nullopt: the node stays as it is.
+// Returns a decomposition of `node`, an op on rows, that sums columns in two steps, so that it can
+// be fused; nullopt: the node stays as it is.
 std::optional<Program> parts_of(const Program& program, const Node& node) {
   Builder b("parts");
   std::vector<Val> inputs;
@@ -99,7 +99,7 @@ std::optional<Program> parts_of(const Program& program, const Node& node) {
   return walks_but_for_last_sums(*parts) ? parts : std::nullopt;
 }
 
-// Keeps what parts_of() returns for the nodes of a program. Equal nodes share it: layers repeat.
+// Caches the results of parts_of() for a program; equal nodes, as in repeated layers, share one.
 class PartsOfNodes {
  public:
   explicit PartsOfNodes(const Program& program) : program_(program) {}
@@ -124,7 +124,7 @@ class PartsOfNodes {
   std::deque<std::pair<const Node*, std::optional<Program>>> known_;
 };
 
-// Returns the elementwise op whose result the value is or views in the same order, or nullptr.
+// Returns the elementwise node that computes the value, also through reshapes; nullptr: none does.
 const Node* computed_by(const Program& p, ValueId id) {
   const NodeId maker = p.value(id).producer;
   if (maker == kNoNode) return nullptr;
@@ -148,8 +148,8 @@ bool sums_what_is_computed(const Program& p, const Node& node) {
 }
 
 // --- one launch for the sums over parts ---------------------------------------------------------
-// Sums that one launch can do, of matrices with equal numbers of rows, in program order, and the
-// collectives that read their results and then stand behind it.
+// Sums over parts that one launch can compute, in program order: their matrices have equal numbers
+// of rows. `collectives` read the results, and then come after the launch.
 struct Sums {
   std::vector<NodeId> nodes, collectives;
 };
@@ -164,8 +164,8 @@ bool sums_parts(const Program& p, const Node& node) {
   return maker != kNoNode && p.node(maker).op == node.op && p.type(node.outputs[0]).count() > 0;
 }
 
-// Returns the collectives that read the node's result, if all its readers up to node `last` are
-// collectives that can wait for that, and so can their readers; else nullopt.
+// Returns the collectives that read the node's result, if its readers up to node `last` are all
+// collectives that, with their own readers, can wait until after `last`; else nullopt.
 std::optional<std::vector<NodeId>> collectives_until(const Program& p, const Readers& readers,
                                                      const Node& node, NodeId last) {
   std::vector<NodeId> out;
@@ -181,7 +181,7 @@ std::optional<std::vector<NodeId>> collectives_until(const Program& p, const Rea
   return out;
 }
 
-// Returns groups of sums that differ in their operands alone and can wait for the last of them.
+// Returns groups of sums that differ only in operands and can wait for the last sum of their group.
 std::vector<Sums> sums_to_merge(const Program& p) {
   const Readers readers(p);
   std::map<std::string, Sums> open;  // by what they have in common

@@ -61,8 +61,8 @@ bool is_taken_apart(const PassOptions& o, const OpDef& op) {
   return !o.run.ops.keeps(op.composite) && !op.stays_whole;
 }
 
-// True for a product with its bias, a primitive op of frameworks. It is one op for its dtype's
-// sake: without autocast a product and a sum have the same values.
+// True for a product with a bias, which frameworks have as one primitive op. It is one op for its
+// dtype's sake: without autocast, a product and a sum have the same values.
 bool is_biased_product(const OpDef& op) {
   return op.product && op.decompose;
 }

@@ -72,8 +72,8 @@ class Epilogue {
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
 
-  // Returns the term of the sum that is rows added at indices, which the sum alone reads; its
-  // addend is the other term, as it was before it was widened. nullopt: there is none.
+  // Returns the term of sum `id` that adds rows at indices and that only the sum reads. Its addend
+  // is the sum's other term, before a cast that widens it. nullopt: there is no such term.
   std::optional<Term> rows_of(NodeId id) const {
     const Node& sum = node(id);
     if (!adds_to_rows_ || !sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
@@ -101,7 +101,7 @@ class Epilogue {
     return std::nullopt;
   }
 
-  // Returns the term of the sum that is a product; of two, the later one.
+  // Returns the term of sum `id` that is a product; of two, the later one. nullopt: none is.
   std::optional<Term> term_of(NodeId id) const {
     const Node& sum = node(id);
     if (!sum.op->is_sum || sum.inputs.size() != 2) return std::nullopt;
@@ -116,7 +116,7 @@ class Epilogue {
     return out;
   }
 
-  // Returns the product behind `id` and its views and casts, each read once; kNoNode: none.
+  // Returns the matrix product from which views and casts, each read once, make `id`, or kNoNode.
   NodeId product_behind(ValueId id) const {
     while (readers_.only(id) != kNoNode) {
       const NodeId maker = program_.value(id).producer;
@@ -155,7 +155,7 @@ class Epilogue {
     r_.replace(sum, {ops::reshape(y, program_.type(sum.outputs[0]).shape)});
   }
 
-  // Emits the addition of rows where the sum stood: the other term may be made behind the rows.
+  // Emits the addition of rows in the sum's place: the other term may be made after the rows.
   void emit_rows(const Node& sum, const Term& term) {
     if (term.waiting != kNoNode) r_.copy(node(term.waiting));
     const Node& rows = node(term.maker);
@@ -175,7 +175,7 @@ class Epilogue {
   std::set<NodeId> left_out_;            // at the place where they stand
 };
 
-// True if all matrices that rows are added to lie in narrow copies of weights, at no bytes.
+// True if each matrix that rows are added to lies in the memory of weights' narrow copies.
 bool lie_in_copies(const Program& program) {
   const std::map<ValueId, ValueId> places = places_in_copies(program);
   return std::ranges::all_of(program.nodes, [&](const Node& node) {

@@ -14,12 +14,12 @@
 
 namespace tracestep {
 
-// Applies the choice of what is trained. With adapters, every parameter becomes a constant, and the
-// results of two low-rank products are added to each product of a targeted weight; otherwise the
-// frozen parts become constants. Dropout of adapters reads the input kAdapterBatch, i64 [1], the
-// number of the batch. A weight keeps its place in a block if either all or none of the block are
-// trained. Throws Error{kUsage} for targets or parts that match nothing, and if nothing is left to
-// train.
+// adapt() applies the choice of which weights are trained. With adapters, every parameter becomes a
+// constant, and results of two low-rank products are added to each product of a targeted weight;
+// else the frozen parts become constants. kAdapterBatch is the input, i64 [1], from which dropout
+// of adapters reads the number of the batch. A weight keeps its place in a block if either all or
+// none of the block are trained. Throws Error{kUsage} for targets or parts that match nothing, and
+// if nothing is left to train.
 inline constexpr std::string_view kAdapterBatch = "dropout.batch";
 Program adapt(const Program& program, const Adapters& lora, const FrozenParts& parts);
 
@@ -108,14 +108,14 @@ void take_found_magnitudes(Builder& builder, const Type& found, int ranks);
 // faster sigmoid; where the separate ops run, values stay bit-identical.
 Program quantize_sources(const Program& program);
 
-// Runs after `quantize` with delayed scales: codes of weights become states, which the weights'
-// update writes, so that the next step need not read the weights. If only one quantization reads
-// the narrow copies of a weight, or of the parts of a block, codes and transposed codes
-// ("codes.NAME", "codes.NAME.transposed") replace these copies. `adamw_codes` writes them with the
-// scale from before the update. `refresh_codes`, in front of the first product, checks whether that
-// scale fits, and makes the codes anew if it does not, or if the store has set weights since (it
-// then sets the states that begin with kFoundPrefix to 0). Values stay bit-identical. One call of
-// each op serves all weights with the same number of parts.
+// keep_codes() runs after `quantize` with delayed scales. It makes states of the codes of weights
+// (their names begin with kCodesPrefix), which the weights' update writes, so that the next step
+// need not read the weights. If one quantization alone reads the narrow copies of a weight, or of
+// the parts of a block, "codes.NAME" and "codes.NAME.transposed" replace these copies.
+// `adamw_codes` writes them with the scale from before the update. `refresh_codes`, before the
+// first product, makes them anew if that scale does not fit, or if the store has set weights since
+// (it then sets the states that begin with kFoundPrefix to 0). Values stay bit-identical. One call
+// of each op serves all weights with the same number of parts.
 inline constexpr std::string_view kCodesPrefix = "codes.";
 Program keep_codes(const Program& program);
 
@@ -129,7 +129,7 @@ inline constexpr std::string_view kNf4Codes = ".nf4", kNf4Magnitudes = ".nf4_mag
                                   kNf4Scales = ".nf4_scales", kNf4Offset = ".nf4_offset";
 
 // Runs after `narrow_frozen`: a frozen matrix in the layers that only products read, as their
-// second operand, is stored in 4 bits and widened by widen_nf4 (ops/nf4.cpp) in front of its first
+// second operand, is stored in 4 bits and widened by widen_nf4 (ops/nf4.cpp) before its first
 // product. Matrices that do not consist of whole blocks of 64 elements stay as they are, and so do
 // those in `kept`.
 Program keep_nf4(const Program& program, const std::set<std::string>& kept);

@@ -60,9 +60,9 @@ ValueId in_readers_order(const Program& p, const Readers& readers, const Regions
   return copied ? found : result;
 }
 
-// --- views in front of what they rearrange -------------------------------------------------------
-// Moves views that lead (with a cast) from an elementwise op, such as an adapter's sum, to a
-// rotation in front of that op: a rotation walks heads, and an op on whole rows cannot join it.
+// --- views before the ops whose results they rearrange -------------------------------------------
+// Finds elementwise ops, such as adapters' sums, from which views (and a cast) lead to a rotation.
+// Moves the views before the op: a rotation works on heads; an op on whole rows cannot join it.
 class ViewsBeforeSums {
  public:
   explicit ViewsBeforeSums(const Program& program)
@@ -93,8 +93,8 @@ class ViewsBeforeSums {
   }
 
  private:
-  // Returns the views between the node's result and a rotation, in order; none: something else
-  // reads it, or the views keep the order.
+  // Returns the views between the node's result and a rotation, in order; none if something else
+  // reads the result, or if the views keep the order of elements.
   std::vector<NodeId> views_behind(const Node& node) const {
     std::vector<NodeId> out;
     const Shape& shape = program_.type(node.outputs[0]).shape;
@@ -135,7 +135,7 @@ class ViewsBeforeSums {
   std::map<ValueId, std::vector<NodeId>> moved_;  // by the result of a sum
 };
 
-// --- Fuser writes the program, with fused nodes in place of regions -----------------------------
+// Writes the program, with a fused node in place of each region (passes/fuse_regions.h).
 class Fuser {
  public:
   Fuser(const Program& program, bool with_updates)
@@ -165,7 +165,7 @@ class Fuser {
     return &nodes_[at(region)];
   }
 
-  // Returns the fused node of a region, without results where fusing gains nothing.
+  // Returns the fused node of a region; without results if fusing the region gains nothing.
   FusedNode fused_node(const Members& region) const {
     if (region.empty()) return {};
     const std::vector<ValueId> plain = regions_.results_of(region);
@@ -180,7 +180,7 @@ class Fuser {
     return ordered == plain ? out : regions_.node_of(region, plain);
   }
 
-  // True for a part of an assembly that its own op, unlike a fused node, cannot write in place.
+  // True if the one result is part of an assembly, where a fused node can write it, not its own op.
   bool is_copied_into_assembly(const std::vector<ValueId>& results) const {
     const NodeId reader = regions_.readers().only(results.front());
     const bool is_part =
@@ -188,7 +188,7 @@ class Fuser {
     return is_part && !program_.node(program_.value(results.front()).producer).op->writes;
   }
 
-  // Finds the values that are read, so that views of values that no longer exist are left out.
+  // Marks in `needed_` the values that the new program reads; other views are left out.
   void find_needed() {
     needed_.assign(program_.values.size(), false);
     for (const Output& o : program_.outputs) needed_[at(o.value)] = true;
@@ -292,8 +292,8 @@ bool fuses(const PassOptions& o) {
   return o.has_kernel(op_of_fused_nodes());
 }
 
-// True if updates are fused: Muon's, as those of AdamW and its kind are one launch anyway; not on
-// lanes and ranks, where updates do not run in program order, each leaf written behind its readers.
+// True if updates are fused: Muon's, since those of other optimizers are one launch anyway. False
+// with lanes or ranks, where updates do not run in program order, after all readers of their leaf.
 bool fuses_updates(const PassOptions& o) {
   return o.run.optimizer.kind == OptimizerKind::kMuon && o.updates_at_end() &&
          !o.run.parallel.is_on() && !has_optimizer(o.run.offload);

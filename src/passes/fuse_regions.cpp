@@ -12,7 +12,7 @@
 namespace tracestep {
 namespace {
 
-// The most operands and results of a region; kernels with more gain nothing from fusion.
+// The most operands and results of a region, and the most nodes; larger kernels gain nothing.
 constexpr std::size_t kMostOperands = 24;
 constexpr std::size_t kMostNodes = 64;
 
@@ -65,15 +65,15 @@ bool Regions::may_join(const Node& node) const {
   });
 }
 
-// True if a node of the optimizer may join a region: no rotation does. Where a leaf that it
-// updates is also summed, the buffer plan places the new value elsewhere.
+// True if a node of the optimizer may join a region: it is no rotation, and no result is empty. If
+// a leaf that the node updates is also summed, the buffer plan places the new value elsewhere.
 bool Regions::may_join_updates(const Node& node) const {
   return node.op->fusion != Fusion::kPairs && std::ranges::all_of(node.outputs, [&](ValueId id) {
            return program_.type(id).count() > 0;
          });
 }
 
-// Lists what runs after each node: readers, through views too, and updates of what it reads.
+// Lists in `successors_` what must run after each node: readers, through views too, and updates.
 void Regions::find_successors() {
   successors_.resize(program_.nodes.size());
   before_.resize(program_.nodes.size());
@@ -122,8 +122,8 @@ void Regions::count_span(const Members& region, int change) {
   for (NodeId id = region.front(); id < region.back(); ++id) spans_[at(id)] += change;
 }
 
-// Returns a node from which, and from later ones, no path leads back to `id` or before it: paths
-// go forward, except inside a region, whose nodes run together.
+// Returns a node N such that no path from N, or from a later node, leads back to `id` or a node
+// before it: paths go forward, except inside a region, whose nodes run together.
 NodeId Regions::point_of_no_return(NodeId id) const {
   while (spans_[at(id)] > 0) ++id;
   return id + 1;
@@ -181,9 +181,9 @@ bool Regions::are_of_one_module(int a, int b) const {
   return path_of(a) == path_of(b);
 }
 
-// Joins regions that read the same operand, or views of it, as the rotations of q and k do: those
-// that follow one another, and those of one module in any order. Others may lie far apart, and what
-// they share would live as long.
+// Joins regions that read one operand, or views of it, as the rotations of q and k do: those that
+// follow one another, and those of one module in any order. Regions of different modules may be far
+// apart, and joining them would keep the operand alive for as long.
 void Regions::join_siblings() {
   std::vector<std::vector<NodeId>> readers(program_.values.size());  // by base
   for (std::size_t i = 0; i < program_.nodes.size(); ++i) {

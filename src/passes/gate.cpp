@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// A product [T, 2F] and the SwiGLU of its halves.
+// A product [T, 2F], and the SwiGLU node that reads the two halves of its result.
 struct Forward {
   NodeId product = kNoNode, gating = kNoNode;
 };
@@ -54,7 +54,7 @@ class Gate {
   const Node& node(NodeId id) const { return program_.node(id); }
   const Type& type(ValueId id) const { return program_.type(id); }
 
-  // True if the node is a product in 16 bits of two matrices that lie dense.
+  // True if the node is a product of two dense 16-bit matrices.
   bool is_product(NodeId id, bool transpose_b) const {
     if (id == kNoNode) return false;
     const Node& n = node(id);
@@ -76,7 +76,7 @@ class Gate {
     }
     return id;
   }
-  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
+  // Returns the result of the last reshape in the chain of single readers after `id`, or `id`.
   ValueId before_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;
@@ -85,8 +85,8 @@ class Gate {
     return id;
   }
 
-  // Returns the matrix [T, 2F] of which the two are, as reshapes, the first and the second half
-  // of the columns; kNoValue: they are not.
+  // Returns the matrix [T, 2F] of which `gate` and `up` are, reshaped, the first and the second
+  // half of the columns; kNoValue: there is none.
   ValueId whole_of(ValueId gate, ValueId up) const {
     ValueId whole = kNoValue;
     const ValueId halves[] = {behind_views(gate), behind_views(up)};
@@ -145,7 +145,7 @@ class Gate {
     return out;
   }
 
-  // True where SwiGLU alone reads the product, as it does in a program without backward.
+  // True if SwiGLU alone reads the product's result, as in a program without backward.
   bool is_for_gating(const Forward& f) const {
     const auto gate_up = static_cast<std::size_t>(node(f.product).outputs[0]);
     const std::vector<NodeId>& halves = readers_.nodes[gate_up];
@@ -166,7 +166,7 @@ class Gate {
     made_[f.gating] = ops::reshape(made[1], type(node(f.gating).outputs[0]).shape);
   }
 
-  // Emits product and gradients of SwiGLU as one node, where the latter were: gates exist by then.
+  // Emits the product and SwiGLU's gradients as one node in these gradients' place, after gates.
   void emit(const Backward& b) {
     const Node& product = node(b.product);
     const auto guard = r_.from(product);

@@ -14,7 +14,7 @@ namespace {
 // The epoch of the nodes that make codes; not 0, since none of them runs again in backward.
 constexpr int kOnce = 1;
 
-// A weight whose gather nothing but a quantization reads.
+// A weight that is gathered for one quantization and for nothing else.
 struct Weight {
   const Node *quantize = nullptr, *gather = nullptr;
   std::size_t place = 0;  // among all of them
@@ -66,7 +66,7 @@ class GatherCodes {
                                                                                     : nullptr;
   }
 
-  // True if one call can make the codes of this and the first: dtype and attributes must agree.
+  // True if one call can quantize this weight and the first one: their dtype and attributes agree.
   bool is_like_the_first(const Node& quantize) const {
     if (order_.empty()) return true;
     const Node& first = *order_[0].quantize;
@@ -76,7 +76,7 @@ class GatherCodes {
 
   static bool is_delayed(const Node& quantize) { return quantize.inputs.size() > 1; }
 
-  // Emits the codes of all weights at the program's start, in front of every node that reads one.
+  // Emits the codes of all weights at the program's start, before every node that reads one.
   void make_codes() {
     Builder& b = r_.builder();
     std::vector<const Node*> nodes;
@@ -106,7 +106,7 @@ class GatherCodes {
     made_ = call("quantize_parts", operands, attrs);
   }
 
-  // Copies the casts of a leaf, which stand in front of its gather.
+  // Copies the casts that make `id`, the operand of a gather, from a leaf.
   void copy_part(ValueId id) {
     const NodeId maker = program_.value(id).producer;
     if (maker == kNoNode || r_.has(id)) return;
@@ -126,7 +126,7 @@ class GatherCodes {
     return out;
   }
 
-  // Returns the largest magnitude of the step before; 0 where scales are current.
+  // Returns the weight's largest magnitude in the step before; 0 if scales are not delayed.
   Val last_of(const Node& quantize) {
     if (!is_delayed(quantize)) {
       if (!none_) none_ = ops::fill(r_.builder(), 0.0, {DType::kF32, {1}});
@@ -150,7 +150,7 @@ class GatherCodes {
     r_.replace(*weight.quantize, results);
   }
 
-  // Transposes codes in the first reader's phase: backward gathers again and needs no older ones.
+  // Transposes codes at their first reader, in its phase: backward reads what it gathers itself.
   void transpose_for(const Node& reader, ValueId id) {
     const auto found = of_transposed_.find(id);
     if (found == of_transposed_.end() || r_.has(id)) return;

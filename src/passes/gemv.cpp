@@ -17,7 +17,7 @@ namespace {
 
 const char* const kActivations[] = {"silu", "gelu", "gelu_erf", "relu"};
 
-// A product of one row, and the ops beside it that one gemv computes too: norm, gate, bias, sum.
+// A product of one row and the neighbouring ops that one gemv computes too: norm, gate, bias, sum.
 struct Call {
   NodeId product = kNoNode, last = kNoNode;  // `last` makes what the call stands for
   ValueId x = kNoValue, scale = kNoValue, shift = kNoValue, bias = kNoValue, c = kNoValue;
@@ -64,7 +64,7 @@ class ProductsOfRows {
   bool is_dense(ValueId id) const {
     return is_contiguous(type(id).shape, program_.value(id).layout.strides);
   }
-  // True if `id` is made of weights that the program does not change.
+  // True if `id` is computed from parameters and constants alone, and none of them is updated.
   bool stays(ValueId id) const {
     const std::vector<ValueId> leaves = leaves_of(program_, id);
     return !leaves.empty() && can_wait(id) && std::ranges::all_of(leaves, [&](ValueId leaf) {
@@ -72,18 +72,18 @@ class ProductsOfRows {
       return kind == LeafKind::kParameter || kind == LeafKind::kConstant;
     });
   }
-  // True if `id` may be read later than it is: no leaf behind it gets a new value.
+  // True if `id` may be read at a later place: no leaf from which it is computed is updated.
   bool can_wait(ValueId id) const {
     return std::ranges::none_of(leaves_of(program_, id), [&](ValueId leaf) {
       return std::ranges::find(program_.updates, leaf, &Update::leaf) != program_.updates.end();
     });
   }
-  // True for a dense vector of unchanged parameters in this dtype, which is the row's.
+  // True for a dense vector of `count` elements of `dtype`, made of weights that are not updated.
   bool is_vector(ValueId id, std::int64_t count, DType dtype) const {
     return type(id).count() == count && type(id).dtype == dtype && is_dense(id) && stays(id);
   }
 
-  // Returns the last reshape on from `id`, each the only reader of the one before, or `id` itself.
+  // Returns the result of the last reshape in the chain of single readers after `id`, or `id`.
   ValueId behind_views(ValueId id) const {
     for (NodeId next = readers_.only(id); next != kNoNode; next = readers_.only(id)) {
       if (!node(next).op->is_view() || !keeps_order(program_, node(next))) break;
@@ -151,7 +151,7 @@ class ProductsOfRows {
     call.attrs.set("shifted", true);
   }
 
-  // Returns the halves of a product, gates and what they gate; nullopt: it is read in another way.
+  // Returns the first and second half of a product's result `y`; nullopt: something else reads `y`.
   std::optional<std::pair<ValueId, ValueId>> halves_of(ValueId y) const {
     const std::vector<NodeId>& nodes = readers_.nodes[static_cast<std::size_t>(y)];
     const std::int64_t half = type(y).count() / 2;

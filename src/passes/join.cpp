@@ -21,7 +21,7 @@ struct Member {
   const Node* call = nullptr;
   const Node* shadow_cast = nullptr;  // of its first result; nullptr: none
   ValueId shadow = kNoValue;          // the state that the cast updates
-  // Producers used by this call alone, and consumers that gather its results: moved along.
+  // Nodes that make operands for this call alone, and nodes that gather its results: they move too.
   std::vector<const Node*> before = {}, behind = {};
   NodeId ready = kNoNode;  // makes the last of its other operands
   std::int64_t bytes = 0;  // of that operand
@@ -29,7 +29,7 @@ struct Member {
   int batch = 0;           // among them only members of one batch are
 };
 
-// Members of one joined call.
+// The calls that become one joined call.
 using Group = std::vector<Member>;
 
 class Join {
@@ -105,7 +105,7 @@ class Join {
     return reader.op->kernel_class == KernelClass::kCollective;
   }
 
-  // Adds `node` and all readers of its results to `out.behind`; false: they read what others make.
+  // Adds `node` and readers of its results to `out.behind`; false: one reads other nodes' results.
   bool follows(const Node& node, Member& out) const {
     const bool is_own = std::ranges::all_of(node.inputs, [&](ValueId id) {
       const NodeId maker = program_.value(id).producer;
@@ -143,7 +143,7 @@ class Join {
                                [&](ValueId id) { return program_.value(id).producer == kNoNode; });
   }
 
-  // Returns a text, equal for calls that can be joined: with equal attributes, rates and factors.
+  // Returns a text, equal for calls that can be joined: their attributes, rates and factors agree.
   std::string key_of(const Member& m) const {
     std::string key =
         fmt::format("{}#{}#{}", m.call->op->name, m.shadow_cast != nullptr, m.behind.empty());
@@ -156,8 +156,8 @@ class Join {
     return key;
   }
 
-  // Returns the last of the calls, or the last reader of a shadow that the joined call
-  // overwrites, by address: nodes lie in the order of the program.
+  // Returns the last, in program order, of the calls and of the readers of shadows that the joined
+  // call overwrites. Compares addresses, since nodes lie in that order.
   const Node* last_of(const Group& group) const {
     const Node* last = nullptr;
     for (const Member& m : group) {
@@ -167,7 +167,7 @@ class Join {
     return last;
   }
 
-  // Notes that the group is emitted behind `last`, unless it is one call that stays where it is.
+  // Notes that the joined call is emitted after `last`, unless it is one call that stays there.
   void place(Group group, const Node* last) {
     const bool is_alone =
         group.size() == 1 && group[0].shadow_cast == nullptr && group[0].behind.empty();
@@ -181,8 +181,8 @@ class Join {
     placed_[last].push_back(std::move(group));
   }
 
-  // Sorts the calls of several ranks by when they can run, and numbers their batches; false, and
-  // nothing is done: no collective runs beside the calls.
+  // Sorts the calls of several ranks by when they can run, and numbers their batches. Returns
+  // false, and does nothing, if no collective runs at the same time as the calls.
   bool cut(Group& all) const {
     const bool in_batches =
         choice_.sums_beside_updates() || (choice_.shards_optimizer() && !choice_.shards_weights());
@@ -210,8 +210,8 @@ class Join {
     }
   }
 
-  // Numbers the last batch. A batch ends with the gradient that fills it, so the last one takes
-  // gradients from the end until it is full.
+  // Gives the members of the last batch the number 1. A gradient that fills a batch ends it, so
+  // members are taken from the end until the last batch is full.
   void number_last(Group& all) const {
     all.back().batch = 1;
     std::int64_t bytes = 0;

@@ -55,7 +55,7 @@ class KeepCodes {
   }
 
  private:
-  // The states of all weights with the same number of parts, and the results of refresh_codes.
+  // For all weights with one number of parts: their states, and the results of refresh_codes.
   struct Group {
     Val found;
     std::vector<Val> states;   // for each weight its codes, and these transposed
@@ -72,7 +72,7 @@ class KeepCodes {
     return only != kNoNode && &program_.node(only) == &reader;
   }
 
-  // --- what can be kept: weights whose narrow copies only quantizing nodes read ---
+  // Returns the weight whose narrow copy `quantize` alone reads, or nullopt: no codes are kept.
   std::optional<Weight> weight_of(const Node& quantize) {
     const ValueId x = quantize.inputs[0];
     const Node* block = maker_of(x);
@@ -125,7 +125,7 @@ class KeepCodes {
                [&](ValueId id) { return program_.type(id).dtype; });
   }
 
-  // --- the new program, without the narrow copies for which codes stand ---
+  // Returns the program without the narrow copies that codes replace.
   Program without_shadows() const {
     std::set<ValueId> gone;
     for (const auto& [parts, weights] : groups_) {
@@ -139,7 +139,7 @@ class KeepCodes {
     return out;
   }
 
-  // Returns the group of weights of which this node quantizes the first; nullptr: there is none.
+  // Returns the group of weights the first of which this node quantizes; nullptr: there is none.
   const std::vector<Weight>* first_of(const Node& node) const {
     for (const auto& [parts, weights] : groups_) {
       if (weights.front().quantize == &node) return &weights;
@@ -221,8 +221,8 @@ class KeepCodes {
     take(r, weights, group, results);
   }
 
-  // Returns the weight's largest magnitude in this step as a slice of those of all: the value
-  // itself, if an assembly alone reads it, can be written there in place.
+  // Returns the weight's largest magnitude in this step as a slice of the assembly of all of them:
+  // the value itself then has one reader, and can be written into the assembly in place.
   Val largest_of(const Rewriter& r, const Weight& weight) const {
     const Layout& last = program_.value(weight.quantize->inputs[1]).layout;
     return ops::slice(r.map(updates_.at(last.base)), 0, last.offset, last.offset + 1);

@@ -49,7 +49,7 @@ class KeepNarrow {
     return maker->op->is_view() && maker->inputs.size() == 1 && is_of_parameter(maker->inputs[0]);
   }
 
-  // True if forward computes the value from a narrow one by a cast, and sums with parameters.
+  // True if forward makes the value from a narrow one, by a cast and by adding parameters.
   bool is_widened(ValueId id) const {
     const Node* maker = maker_of(id);
     if (maker == nullptr || !is_of_forward(*maker)) return false;
@@ -61,8 +61,8 @@ class KeepNarrow {
             (is_of_parameter(maker->inputs[0]) && is_widened(maker->inputs[1])));
   }
 
-  // True if no node of backward with a kernel of its own reads the value: that would need all of it
-  // in memory again.
+  // True if no backward node with a kernel of its own reads the value: such a node would need all
+  // of it in memory again.
   bool is_read_by_fused_kernels(ValueId id) const {
     return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {
       const Node& node = program_.node(reader);

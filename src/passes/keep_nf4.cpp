@@ -53,7 +53,7 @@ bool is_of_blocks(const Value& leaf, int ranks) {
   return whole.product() % kNf4Block == 0 && whole[1] % 2 == 0;
 }
 
-// Returns which values are frozen matrices in the layers that only products read, on the right.
+// Returns, by value, whether it is a layer's frozen matrix that only products read, on the right.
 std::vector<bool> kept_in_codes(const Program& program, const std::set<std::string>& kept,
                                 int ranks) {
   std::vector<bool> out(program.values.size(), false);

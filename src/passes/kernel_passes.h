@@ -14,24 +14,24 @@ namespace tracestep {
 // Computes the loss of logits and its gradient in one node, which writes the gradient over the
 // logits: `cross_entropy_with_grad` replaces the two ops that it decomposes into. Logits that were
 // widened only for these two are read, and their gradient is written, in their own dtype. The loss
-// is then computed where the gradient was, and nodes that read it move behind that. A gradient that
+// is then computed where the gradient was, and nodes that read it move after that. A gradient that
 // depends on the loss itself is left as it is.
 Program overwrite(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// Lets a product add to another tensor, as a GEMM library can with its C operand, so that the sum
-// needs no launch: `matmul_add` replaces a sum and the product behind one of its terms, through
-// casts to a wider dtype and reshapes that nothing else reads. The product then stands where the
-// sum stood, is not rounded to its own dtype before the addition, and has only its own origins.
-// `scaled_matmul_add` does the same for a product of codes and a leaf, the gradient of the
+// epilogue() lets a product add to a tensor, as a GEMM library can with its C operand, so that the
+// sum needs no launch: `matmul_add` replaces a sum and the product that makes one of its terms,
+// through casts to a wider dtype and reshapes that nothing else reads. It then stands where the sum
+// stood, is not rounded to the product's dtype before the addition, and has only the product's
+// origins. `scaled_matmul_add` does the same for a product of codes and a leaf, the gradient of the
 // micro-batches before.
 // Rows that are added at indices (the gradient of an embedding), and then to another matrix, become
 // `scatter_add_to`, which reads that matrix before it is widened; in float32 values stay
 // bit-identical.
 //
-// If that matrix is the gradient of a head that is tied to the embedding, kLast computes it just
-// before the rows are added, and kFirst where it stood, right after the gradient of the logits,
-// which can then be freed early. kLast is better if everything saved is alive when backward begins,
-// which is then the fullest moment; kFirst is better if backward recomputes, and is taken, whatever
+// HeadGradient: if that matrix is the gradient of a head tied to the embedding, kLast computes it
+// just before the rows are added, and kFirst where it stood, right after the gradient of the
+// logits, which can then be freed early. kLast is better if everything saved is alive when backward
+// begins, the fullest moment; kFirst is better if backward recomputes, and is taken, whatever
 // `head` says, if the product lies in the weights' narrow copy (analysis/places_in_copies.h).
 enum class HeadGradient : std::uint8_t { kLast, kFirst };
 Program epilogue(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
@@ -45,11 +45,11 @@ Program add_rows(const Program& program, const std::function<bool(const OpDef&)>
 
 // Joins a product of one row with parameters, as in decoding each token, with its neighbours into
 // one `gemv`: the norm in front, which every thread block computes again; gates; or a bias, an
-// activation or a sum behind it. Values in between are not rounded. All weights must be parameters
+// activation or a sum after it. Values in between are not rounded. All weights must be parameters
 // that the program does not update, because they are read before earlier nodes have run.
 Program gemv(const Program& program, const std::function<bool(const OpDef&)>& has_kernel);
 
-// Joins SwiGLU and its gradients with the products in front of them, if `pays` says that this is
+// Joins SwiGLU and its gradients with the products before them, if `pays` says that this is
 // faster. `matmul_swiglu` replaces a product with weights that lie side by side and the SwiGLU of
 // its halves, which others may still read (attribute `unread`: nobody does). `matmul_swiglu_grad`
 // replaces the product whose only reader is the gradient of SwiGLU, together with that gradient,

@@ -42,7 +42,7 @@ class Finder {
     return out;
   }
 
-  // True if both divide by the same number.
+  // True if the loss and its gradient divide by the same count, or both by none.
   static bool has_same_count(const Node& loss, const Node& gradient) {
     const bool has = loss.inputs.size() > 2;
     return has == (gradient.inputs.size() > 4) && (!has || loss.inputs[2] == gradient.inputs[4]);

@@ -11,7 +11,7 @@ namespace tracestep {
 struct LossPair {
   NodeId loss = kNoNode;
   NodeId gradient = kNoNode;  // The gradient, which is the only reader of the loss's row sums.
-  // The cast that is the only reader of the gradient; kNoNode: there is none.
+  // The cast of the gradient, if it is the gradient's only reader; kNoNode: there is no such cast.
   NodeId narrowing = kNoNode;
   ValueId logits = kNoValue;  // The logits in the dtype in which the gradient is needed.
 };

@@ -58,7 +58,7 @@ Program insert_copies(const Program& program) {
   return r.finish();
 }
 
-// Copies the operands of assemblies that cannot be written in place; a copy can.
+// Copies the operands of assemblies that cannot be written in place; their copies can.
 Program copy_into_assemblies(const Program& program) {
   const auto assembles = [](const Node& node) { return node.op->is_assembly(); };
   if (std::ranges::none_of(program.nodes, assembles)) return program;

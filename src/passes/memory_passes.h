@@ -56,13 +56,13 @@ Program chunk_loss(const Program& program, std::int64_t chunks,
 Program chunk_ffn(const Program& program, std::int64_t chunks,
                   const std::function<bool(const OpDef&)>& has_kernel);
 
-// Keeps a low-precision copy ("shadow") of each weight, so that steps need not cast the weights.
-// Each cast of a float32 parameter (a node whose result has the role weight_cast) becomes the state
-// shadow_name(). A program that updates a parameter and has its shadow writes the cast of the new
-// value there: the one that reads the shadow in a whole step, another one where micro-batches read
-// it. An op that widens its operands itself (OpDef::widens) reads gradients in their narrow dtype,
-// without a cast. Values stay bit-identical as long as the states hold what the casts would give,
-// which Store ensures.
+// shadow() keeps a low-precision copy ("shadow") of the weights that Shadows names, so that steps
+// need not cast them. Each cast of such a parameter in float32 (a node whose result has the role
+// weight_cast) becomes the state shadow_name(). A program that updates a parameter and has its
+// shadow writes the cast of the new value there: the one that reads the shadow in a whole step,
+// another one with micro-batches. An op that widens its operands itself (OpDef::widens) reads
+// gradients in their narrow dtype, without a cast. Values stay bit-identical as long as the states
+// hold what the casts would give, which Store ensures.
 //
 // With kOutsideBlocks, weights in the model's blocks are cast in each step as before, so that
 // nothing of their copies outlives what reads them, and recomputation may cast them again; with
@@ -83,7 +83,7 @@ Program shadow(const Program& program, Shadows which = Shadows::kAll);
 //   place of each term), and about u · √Σx² if roundings are independent. A sum whose terms are
 //   narrow already, such as that of a product's bias, is not rounded to their dtype before it is
 //   widened.
-// - A cast in backward behind views that reorder a tensor moves in front of them, if nothing else
+// - A cast in backward after views that reorder a tensor moves before them, if nothing else
 //   reads that: half the bytes are moved, and the cast may be fused with what makes them.
 Program narrow(const Program& program);
 
@@ -118,7 +118,7 @@ Program assemble_slices(const Program& program);
 // by one; other values are sums of the same terms.
 Program merge(const Program& program, bool forward_alone = false);
 
-// The prefix of the state of zeros that pad() puts behind the shadow of a parameter:
+// The prefix of the state of zeros that pad() puts after the shadow of a parameter:
 // "padding.NAME".
 inline constexpr std::string_view kPaddingPrefix = "padding.";
 
@@ -138,13 +138,13 @@ std::int64_t padded_columns(std::int64_t columns, std::int64_t bytes_each);
 // of its columns. All values are sums of the same terms, and of zeros.
 Program pad(const Program& program);
 
-// Keeps what layers save for backward in the host's memory meanwhile. A value that forward makes,
-// and that backward reads after nodes of other layers have run, is copied to a state in host memory
-// (`offloaded.N`, on lane 1) as soon as it is made, and copied back in front of its first reader in
-// backward. It is copied back earlier, right after the copy before it, if the peak on a device with
-// these traits stays the same. Its buffer is free once forward has read it. Constants, numbers and
-// casts of weights are not moved. Runs after `recompute`, so that the inputs of recomputed blocks
-// are moved. Values stay bit-identical.
+// offload_activations() keeps what layers save for backward in the host's memory meanwhile. A value
+// that forward makes, and backward reads after nodes of other layers, is copied to a state in host
+// memory (kOffloadedPrefix and a number, on lane 1) as soon as it is made, and copied back before
+// its first reader in backward; earlier, right after the copy before it, if the peak on a device
+// with these traits stays the same. Its buffer is free once forward has read it. Constants, numbers
+// and casts of weights are not moved. Runs after `recompute`, so that the inputs of recomputed
+// blocks are moved. Values stay bit-identical.
 inline constexpr std::string_view kOffloadedPrefix = "offloaded.";
 Program offload_activations(const Program& program, const DeviceTraits& traits);
 

@@ -30,19 +30,19 @@ class Merge {
     return rewriter_.finish();
   }
 
-  // Returns the results of each product of one value with a block, in the new program.
+  // Returns, for each merged product with a block, the slices of its result, in the new program.
   const std::vector<std::vector<ValueId>>& forward_slices() const { return slices_; }
 
  private:
   const Node& node(NodeId id) const { return program_.node(id); }
   ValueId operand(const MergedProduct& m, int i) const { return node(m.node).inputs[at(i)]; }
 
-  // --- the new program, in which a node is emitted once it has all operands ---
+  // True if the new program has all operands of the node, so that it can be emitted.
   bool is_ready(const Node& n) const {
     return std::ranges::all_of(n.inputs, [&](ValueId id) { return rewriter_.has(id); });
   }
 
-  // Emits the node, or what replaces it; nodes that read a merged product wait until it is there.
+  // Emits the node, or the merged node in its place; a node without all its operands waits.
   void emit(NodeId id) {
     if (const auto found = merges_.with_blocks.find(id); found != merges_.with_blocks.end()) {
       emit_product_with_block(found->second);
@@ -60,8 +60,8 @@ class Merge {
     std::erase_if(waiting_, [&](NodeId id) { return emit_copy(id); });
   }
 
-  // Copies a node, with slices for operands that an assembly holds. False, and nothing is copied:
-  // what the node reads is not there yet.
+  // Copies a node, with slices in place of the operands that an assembly holds. Returns false, and
+  // copies nothing, if an operand is not there yet.
   bool emit_copy(NodeId id) {
     const auto slices = merges_.read_slices.find(id);
     if (slices == merges_.read_slices.end()) {
@@ -78,7 +78,7 @@ class Merge {
     rewriter_.copy(node(id), inputs);
     return true;
   }
-  // Returns the new value, or a slice if one of the assemblies holds it; nullopt: not there yet.
+  // Returns the new value of `id`, or its slice of one of the `assemblies`; nullopt: not there yet.
   std::optional<Val> slice_or_value(ValueId id, const std::vector<AssemblyId>& assemblies) {
     const auto found = merges_.assembled.find(id);
     const bool is_slice = found != merges_.assembled.end() &&
@@ -90,7 +90,7 @@ class Merge {
     if (!is_whole) return std::nullopt;
     return slice_of(found->second, id);
   }
-  // Returns the slice of the assembly that is its operand `part`.
+  // Returns the slice of the assembly that holds the operand `part`.
   Val slice_of(const AssemblyId& assembly, ValueId part) {
     Val& made = part_slices_[part];
     if (made) return made;
@@ -126,8 +126,8 @@ class Merge {
     return guard;
   }
 
-  // Returns the block of the members' weights, or of their operands `index`; if the products
-  // read narrow copies, the cast of that block.
+  // Returns the memory block that the members' weights, or their operands number `index`, make up;
+  // if the products read narrow copies, the cast of the block.
   Val block_of(const MergeGroup& group) { return block_of(group, group.members.front().merged); }
   Val block_of(const MergeGroup& group, int index) {
     std::vector<Val> parts;
@@ -177,7 +177,7 @@ class Merge {
     }
   }
 
-  // Replaces products by slices of `whole`, along the axis that their merged operands give it.
+  // Replaces products by slices of `whole`, along the axis that comes from their merged operands.
   void replace_by_slices(const std::vector<MergedProduct>& members, Val whole) {
     const int rank = whole.shape().rank();
     std::vector<NodeId> nodes;
@@ -200,7 +200,7 @@ class Merge {
     }
   }
 
-  // Returns the assembly of the other operands of a sum's products, made on the first call.
+  // Returns the assembly of the non-block operands of a sum's products, made on the first call.
   Val assembly_of(const AssemblyId& id) {
     Val& made = assemblies_[id];
     if (made) return made;
@@ -297,8 +297,8 @@ class Merge {
   std::vector<std::vector<ValueId>> slices_;
 };
 
-// --- what backward keeps ------------------------------------------------------------------------
-// Returns the slice of a merged product, or views of it, that something other than a view reads.
+// --- the values that backward keeps -------------------------------------------------------------
+// Returns those of `slice` and of its views that something other than a view reads.
 std::vector<ValueId> ends_of(const Program& p, const Readers& readers, ValueId slice) {
   std::vector<ValueId> out;
   bool is_end = readers.at_end[at(slice)];

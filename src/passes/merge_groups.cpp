@@ -63,7 +63,7 @@ class Finder {
     return out;
   }
 
-  // Returns the node as a product with a part of a block; nullopt: it is none.
+  // Returns the node as a product with a part of a memory block; nullopt: it is none.
   std::optional<MergedProduct> product_with_part(NodeId id) const {
     if (id == kNoNode || !node(id).op->product) return std::nullopt;
     for (int i : {0, 1}) {
@@ -103,7 +103,7 @@ class Finder {
     return false;
   }
 
-  // --- products of one operand with all parts of a block, which become one product ---
+  // Finds products of one operand with all parts of a memory block, which become one product.
   void find_products_with_blocks() {
     std::map<std::string, std::vector<MergedProduct>> found;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -119,14 +119,14 @@ class Finder {
     }
   }
 
-  // --- sums of products with all parts of a block; sums within a sum are part of it ---
+  // True if only one other sum of the same phase reads this sum, which is then part of that sum.
   bool is_inner(NodeId id) const {  // a sum that is only a term of another sum
     const NodeId reader = readers_.only(node(id).outputs[0]);
     return reader != kNoNode && node(reader).op->is_sum &&
            node(reader).origin().phase == node(id).origin().phase;
   }
 
-  // The terms of a sum and of those within it, which stand in `inside`.
+  // All terms of a sum and of the sums nested in it; `inside`: these sums, and views in between.
   struct Terms {
     std::vector<SumTerm> all;
     std::vector<NodeId> inside;
@@ -143,8 +143,8 @@ class Finder {
     }
   }
 
-  // Lists the terms of sum `id`, and through views and casts those of sums within it: adapters add
-  // to each product before products are summed. `chain`: between this sum and the outermost.
+  // Lists the terms of sum `id` and of sums that reach it through views and casts: adapters add to
+  // each product before products are summed. `chain`: the nodes from sum `id` to the outermost sum.
   void add_terms_behind_views(NodeId id, const std::vector<NodeId>& chain, Terms& to) const {
     to.inside.push_back(id);
     for (ValueId input : node(id).inputs) {
@@ -166,14 +166,14 @@ class Finder {
       add_terms_behind_views(maker, longer, to);
     }
   }
-  // True if a node of the sum's phase made the value, for a single reader.
+  // True if a node of the sum's phase made the value, and the value has a single reader.
   bool is_passed_on(ValueId value, NodeId sum) const {
     const NodeId maker = program_.value(value).producer;
     return maker != kNoNode && readers_.only(value) != kNoNode &&
            node(maker).origin().phase == node(sum).origin().phase;
   }
 
-  // True if f(x) + f(y) is f(x + y) but for rounding, f being the node.
+  // True if the node computes a function f with f(x) + f(y) = f(x + y), but for rounding.
   bool is_additive(const Node& n) const {
     if (n.op->is_view()) {
       return program_.type(n.inputs[0]).count() == program_.type(n.outputs[0]).count();
@@ -182,7 +182,7 @@ class Finder {
            is_floating(program_.type(n.outputs[0]).dtype);
   }
 
-  // Returns the product that the term is, but for views and casts; nullopt: it is none.
+  // Returns the product that makes the term, through views and casts; nullopt: there is none.
   std::optional<MergedProduct> product_of_term(ValueId term) const {
     std::vector<NodeId> chain;
     for (ValueId id = term; readers_.only(id) != kNoNode;) {
@@ -207,8 +207,8 @@ class Finder {
     }
   }
 
-  // Merges terms of the sum that are products with all parts of a block: of one block, with sums
-  // that are terms directly; else, in backward, of all blocks, with sums behind views and casts.
+  // Merges terms of the sum that are products with all parts of one block; nested sums are direct
+  // terms. Else, in backward, of several blocks, also in sums nested through views and casts.
   void find_sum(NodeId root) {
     Terms terms;
     add_terms(root, terms);
@@ -219,7 +219,7 @@ class Finder {
     merge_terms(root, std::move(more), more.all.size());
   }
 
-  // True if views and casts alone lead from the sum to another of its phase.
+  // True if the sum is a term of another sum of its phase, through views and casts alone.
   bool is_term_behind_views(NodeId id) const {
     const Phase phase = node(id).origin().phase;
     for (NodeId next = readers_.only(node(id).outputs[0]); next != kNoNode;
@@ -231,8 +231,8 @@ class Finder {
     return false;
   }
 
-  // Notes the terms of the sum `root` that become merged products, in at most `most_groups` groups.
-  // False, and nothing is noted: no terms fill a block.
+  // Notes which terms of the sum `root` become merged products, in at most `most_groups` groups.
+  // Returns false, and notes nothing, if no terms fill a block.
   bool merge_terms(NodeId root, Terms terms, std::size_t most_groups) {
     std::map<std::string, std::vector<MergedProduct>> found;
     std::map<NodeId, ValueId> term_of;
@@ -276,7 +276,7 @@ class Finder {
     });
   }
 
-  // --- products of one value with all operands of such a sum, which become one product ---
+  // Finds products of one value with all operands of an assembly, which become one product.
   void find_products_of_assemblies() {
     for (const auto& [root, sum] : out_.sums) {
       for (const SummedProducts& group : sum.groups) find_products_of_assembly(group);
@@ -305,9 +305,9 @@ class Finder {
     }
   }
 
-  // --- others that read such operands ---
-  // Makes other products of the operands read slices of the assembly, so that the operands can
-  // be written in place there, if none of the operands depends on what those products compute.
+  // --- others that read operands in assemblies ---
+  // Makes other products of an assembly's operands read slices of it, so that the operands can be
+  // written in place there, if none of them depends on what those products compute.
   void find_readers_of_slices() {
     for (const auto& [root, sum] : out_.sums) {
       for (std::size_t i = 0; i < sum.groups.size(); ++i) {
@@ -317,7 +317,7 @@ class Finder {
       }
     }
   }
-  // Returns the products of the operands that no merged one replaces; none if another op reads one.
+  // Returns the products of the operands that are not merged; none if another op reads one.
   std::vector<NodeId> other_readers(const SummedProducts& sum) const {
     std::vector<NodeId> out;
     for (const MergedProduct& m : sum.products.members) {
@@ -347,19 +347,19 @@ class Finder {
     return std::ranges::any_of(makers, [&](NodeId maker) { return reached.contains(maker); });
   }
 
-  // True if something is added to the result: its own product can do that (`epilogue`), but no
-  // product of all parts can.
+  // True if something is added to the product's result: the product itself can add it (`epilogue`),
+  // but a product of all parts cannot.
   bool is_added(NodeId id) const {
     const NodeId reader = readers_.only(node(id).outputs[0]);
     if (reader == kNoNode) return false;
     return node(reader).op->is_sum || (is_additive(node(reader)) && is_added(reader));
   }
 
-  // Returns the axis of the other operand that the product is summed over.
+  // Returns the axis over which the product sums its other operand, MergedProduct::shared().
   int summed_axis(const MergedProduct& m) const { return axes_of(m.node).summed[at(m.shared())]; }
 
-  // Returns the node as a product in which `axis` of `part`, its operand once, becomes an axis
-  // of the result; nullopt: it is none.
+  // Returns the node as a product that reads `part` once and keeps its axis `axis` in the result;
+  // nullopt: it is no such product.
   std::optional<MergedProduct> product_of(NodeId id, ValueId part, int axis) const {
     const Node& n = node(id);
     if (!n.op->product || has_bias(n) || std::ranges::count(n.inputs, part) != 1) {
@@ -370,8 +370,8 @@ class Finder {
     return MergedProduct{id, merged};
   }
 
-  // --- sums of the rows of such operands ---
-  // Returns the tensor whose rows, in their order, are the rows of the value.
+  // --- sums of the rows of operands in assemblies ---
+  // Returns the value from which views make `id` with the same rows in the same order, or `id`.
   ValueId rows_of(ValueId id) const {
     for (NodeId maker = program_.value(id).producer; maker != kNoNode;) {
       const Node& view = node(maker);
@@ -399,7 +399,7 @@ class Finder {
     }
   }
 
-  // Adds the sums of all operands over their rows, if the assembly joins the operands by columns.
+  // Adds to `sum` the column sums of all operands, if the assembly joins the operands by columns.
   void add_column_sums(SummedProducts& sum, const std::map<ValueId, std::vector<NodeId>>& sums_of) {
     const std::vector<MergedProduct>& members = sum.products.members;
     std::vector<NodeId> found;

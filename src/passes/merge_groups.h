@@ -47,13 +47,13 @@ struct SumTerm {
   std::vector<NodeId> chain = {};
 };
 
-// A sum whose terms contain the products of groups.
+// A sum of which some terms are products that are merged, in groups; the other terms stay.
 struct MergedSum {
   std::vector<SummedProducts> groups;
   std::vector<SumTerm> rest = {};  // terms that stay
 };
 
-// The assembly of the other operands of a group: the sum, and the number of the group in it.
+// Names the assembly of a group's other operands: by the sum, and the number of the group in it.
 using AssemblyId = std::pair<NodeId, std::size_t>;
 
 // What find_merges() finds: groups, by the node in whose place each is computed.
@@ -63,13 +63,13 @@ struct Merges {
   std::map<NodeId, MergeGroup> of_assemblies;  // one value with all other operands of such a sum
   std::map<ValueId, AssemblyId> assembled;     // by such an operand
   std::vector<bool> replaced;                  // by node: a merged node stands for it
-  // By node: the assemblies of which it is to read slices, as it reads operands of them.
+  // For each node, the assemblies of which it reads slices, in place of the operands in them.
   std::map<NodeId, std::vector<AssemblyId>> read_slices;
 };
 
 Merges find_merges(const Program& program);
 
-// Returns the leaf that the value is, or of which it is the narrow copy; kNoValue: neither.
+// Returns `id` if it is a leaf, or the leaf of which `id` is the narrow copy; kNoValue: neither.
 ValueId weight_behind(const Program& program, ValueId id);
 
 }  // namespace tracestep

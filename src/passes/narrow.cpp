@@ -51,7 +51,7 @@ class Narrow {
            sums_columns(program_, node);
   }
 
-  // True for a bias's gradient, a sum, that would be rounded to its dtype and then widened again.
+  // True for a sum (a bias's gradient) that would be rounded to its dtype and then widened again.
   bool sums_a_narrow_bias(const Node& node) const {
     const auto widened = [&](NodeId id) {
       const Node& reader = program_.node(id);
@@ -84,8 +84,8 @@ class Narrow {
     r_.copy(node);
   }
 
-  // Returns what the node's operand was widened from, with the views in between; nullopt: it was
-  // not widened, or in another phase, from which a read would change what is saved for backward.
+  // Returns the value from which a cast and views make the node's operand, with these views;
+  // nullopt: no cast widened it, or one of another phase, where a read would change what is saved.
   std::optional<Viewed> before_widening(const Node& node) const {
     Viewed out;
     for (ValueId id = node.inputs[0]; program_.value(id).producer != kNoNode;) {
@@ -105,7 +105,7 @@ class Narrow {
   }
 
   // Returns the value that views reorder into the operand of a cast in backward, with these views;
-  // nullopt: they keep the order, or have readers but for bias sums, which will read the cast.
+  // nullopt: they keep the order, or have readers other than bias sums, which can read the cast.
   std::optional<Viewed> before_views(const Node& cast) const {
     if (cast.origin().phase != Phase::kBackward) return std::nullopt;
     Viewed out{cast.inputs[0]};
@@ -126,7 +126,7 @@ class Narrow {
     return out;
   }
 
-  // True if all readers of the value are on the way to the cast, or will read the cast.
+  // True if only the next view reads the value; of the cast's operand: only the cast and bias sums.
   bool is_read_for(ValueId id, const Node& cast) const {
     if (id != cast.inputs[0]) return readers_.only(id) != kNoNode;
     return !readers_.at_end[at(id)] && std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId r) {
@@ -135,7 +135,7 @@ class Narrow {
     });
   }
 
-  // Emits the cast in front of the views, which then move fewer bytes.
+  // Emits the cast before the views, which then move fewer bytes.
   void emit_cast(const Node& cast, const Viewed& source) {
     Val x = r_.map(source.value);
     {
@@ -159,8 +159,8 @@ class Narrow {
     return x;
   }
 
-  // Returns the narrow copy of the sum's operand that products read, or else what was widened to
-  // the operand; "no value": there is neither.
+  // Returns the narrow copy of the sum's operand that products read, or else the narrow value that
+  // was widened to the operand; "no value": there is neither.
   Val narrow_operand(const Node& sum) {
     for (NodeId id : readers_.nodes[at(sum.inputs[0])]) {
       const Node& reader = program_.node(id);

@@ -53,7 +53,7 @@ class NarrowGathers {
     return maker != kNoNode && is_narrowed(program_.node(maker));
   }
 
-  // Replaces all casts of the gather by one gather of the cast part.
+  // Replaces the casts of a gathered weight by a gather of the rank's part, which is cast first.
   void narrow(const Node& gather) {
     const std::vector<NodeId>& casts = readers_of(gather.outputs[0]);
     const Node& cast = program_.node(casts[0]);

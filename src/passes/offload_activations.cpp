@@ -34,7 +34,7 @@ struct Move {
 
 // Returns the values to move, in the order in which they come back.
 std::vector<Move> moves_of(const Program& program) {
-  // By base. In backward a view may stand in front of the first node that launches.
+  // By base. In backward a view may stand before the first node that launches.
   std::vector<NodeId> last_forward(program.values.size(), kNoNode), first_later = last_forward;
   for (std::size_t i = 0; i < program.nodes.size(); ++i) {
     for (const ValueId id : program.nodes[i].inputs) {
@@ -146,14 +146,14 @@ class OffloadActivations {
   std::map<ValueId, Val> views_;
 };
 
-// Lets values come back earlier, each behind the one before it, where the bytes alive stay below
-// the peak: the copy then runs beside the layer that comes before.
+// Lets values come back earlier, each after the value before it, where the bytes alive stay below
+// the peak: the copy then runs at the same time as the layer that comes before.
 void bring_forward(const Program& program, const DeviceTraits& traits, std::vector<Move>& moves) {
   const Program late = materialize(OffloadActivations(program, moves).run());
   const BufferPlan plan = plan_buffers(late);
   const std::vector<std::int64_t> of_node = live_bytes_by_node(late, plan, traits);
   const std::int64_t peak = of_node.empty() ? 0 : std::ranges::max(of_node);
-  // For each node of `program`, the most live bytes at it and at the copies in front of it.
+  // For each node of `program`, the most live bytes at it and at the copies before it.
   std::vector<std::int64_t> live;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < late.nodes.size(); ++i) {

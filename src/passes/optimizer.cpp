@@ -72,7 +72,7 @@ class OptimizerPass {
   }
 
  private:
-  // Fills shares_: for each share of the run's rate that some parameter has, its rates.
+  // Fills shares_: the rates for each UpdateShare::rate that some parameter has.
   void share_rates(Builder& b, const std::vector<Pair>& pairs) {
     const auto scope = b.scope("lr");
     for (const Pair& pair : pairs) {
@@ -128,7 +128,7 @@ class OptimizerPass {
 
   const Val& lr() const { return rates_.front().lr; }
 
-  // Returns a parameter's gradient: the output, or the state, its new value if the program has one.
+  // Returns a parameter's gradient: the output, else the state's new value, else the state itself.
   ValueId gradient_of(const std::string& parameter) const {
     const std::string name = gradient_name(parameter);
     const ValueId output = program_.find_output(name);
@@ -164,7 +164,7 @@ class OptimizerPass {
     return out;
   }
 
-  // Adds the count of steps, scale and `apply`: adamw tells optional operands apart by position.
+  // Sets the step count, and scale and `apply` if they are missing: adamw has them by position.
   Use with_count(Builder& b, Use use) const {
     const auto scope = b.scope(kStepCount);
     if (!use.scale) use.scale = ops::fill(b, 1.0, lr().type());
@@ -173,7 +173,7 @@ class OptimizerPass {
     return use;
   }
 
-  // Adds one to the count, unless the step is not applied; `apply` without a value: all are.
+  // Adds one to the count of steps if the step is applied; `apply` as "no value": it always is.
   static void update_count(Builder& b, Val count, Val apply) {
     const auto scope = b.scope(kStepCount);
     const Val next = ops::affine(count, 1.0, 1.0);
@@ -191,8 +191,8 @@ class OptimizerPass {
     return ops::unary("sqrt", collective(b, all, "all_reduce", {own_square(b, own, shared)}));
   }
 
-  // Returns this rank's term of the square of the norm, summed over all ranks. Every rank of a
-  // replica adds its share of the gradients that all of them have.
+  // Returns the term that this rank adds to the square of the norm, a sum over all ranks. Of
+  // gradients that all ranks of a replica have, each of these ranks adds a share.
   Val own_square(Builder& b, const std::vector<Val>& own, const std::vector<Val>& shared) const {
     const auto square = [&](const std::vector<Val>& gradients) {
       const Val norm = b.call1("global_norm", gradients);
@@ -203,7 +203,7 @@ class OptimizerPass {
     return own.empty() ? fair : ops::add(square(own), fair);
   }
 
-  // Returns the group of ranks that update parts of the same tensors.
+  // Returns the group of ranks each of which updates its part of the same tensors.
   RankGroup part_group() const { return {context_.shards, context_.tensor}; }
 
   static Val collective(Builder& b, const RankGroup& group, std::string_view op,
@@ -284,12 +284,12 @@ class OptimizerPass {
     b.update(v, out[2]);
   }
 
-  // --- Muon: updates of matrices ---
+  // True if Muon updates the parameter, as it does with the matrices of the context.
   bool is_matrix(const Pair& pair) const {
     return options_.kind == OptimizerKind::kMuon && context_.matrices.contains(pair.name);
   }
 
-  // Returns the matrices in batches, whose steps are made together.
+  // Returns batches of matrices: Muon's steps for the matrices of one batch are made together.
   std::vector<std::vector<Pair>> batches_of(const std::vector<Pair>& pairs) const {
     std::vector<std::vector<Pair>> out;
     std::map<std::string, std::size_t> open;  // by shape: the batch that is not full
@@ -314,7 +314,7 @@ class OptimizerPass {
   }
   static DType wide_of(Val m) { return m.dtype() == DType::kF64 ? DType::kF64 : DType::kF32; }
 
-  // Muon's momentum: the state, the mean of gradients that replaces it, and Nesterov's look-ahead.
+  // Muon's momentum: the state, the mean of gradients that replaces it, and the look-ahead.
   struct Motion {
     Val m, mean, ahead;
   };
@@ -351,7 +351,7 @@ class OptimizerPass {
     return {m, mean, ops::cast(ahead, wide == DType::kF64 ? wide : context_.products)};
   }
 
-  // Returns the orthogonal factors of matrices of one shape, computed as one batch.
+  // Returns the orthogonal factors of the motions' look-aheads, all of one shape, by a single node.
   static std::vector<Val> orthogonal_together(Builder& b, const std::vector<Motion>& motions) {
     std::vector<const Node*> makers;
     std::vector<Val> parts;
@@ -406,8 +406,8 @@ class OptimizerPass {
                                                        : 0.2 * std::sqrt(std::max(out, in));
   }
 
-  // Returns the rank's part of the whole matrix's orthogonal factor. `x`, its part of the
-  // matrix, is gathered in the dtype of the products, and transposed if ranks divide columns.
+  // Returns the rank's part of the orthogonal factor of the whole matrix. `x`, the rank's part of
+  // that matrix, is gathered in the products' dtype, and transposed if ranks divide columns.
   Val orthogonal(Builder& b, const Pair& pair, Val x) const {
     const auto axis = context_.tensor > 1 ? split_axis(pair.name) : std::nullopt;
     Shape whole = context_.matrices.at(pair.name), block = whole;

@@ -119,8 +119,8 @@ class OverlapPass {
 
   bool is_beside() const { return choice_.runs_beside(); }
 
-  // --- weights ---
-  // Returns the layer and epoch for which the weight is gathered; outside the layers, its own path.
+  // --- gathers of weights ---
+  // Returns the layer, or the path outside the layers, and epoch for which a weight is gathered.
   static std::string unit_of(const Node& node) {
     const std::string& path = node.origin().path;
     const std::string_view layer = layer_of(path);
@@ -167,7 +167,7 @@ class OverlapPass {
     }
   }
 
-  // --- results: nodes run when their operands are there, and collectives of them fill a bucket ---
+  // Adds the node to the program, or a collective to the bucket; without its operands it waits.
   void add(NodeId id) {
     const Node& node = program_.node(id);
     if (r_.has(node.outputs[0])) return;
@@ -206,12 +206,12 @@ class OverlapPass {
     TRACESTEP_CHECK(waiting_.empty(), "overlap: {} nodes wait", waiting_.size());
   }
 
-  // True if all operands may be read: results of a batch may once the next one has been issued.
+  // True if all operands may be read: a batch's results may once the next batch has been issued.
   bool is_ready(const Node& node) const {
     return std::ranges::all_of(node.inputs, [&](ValueId id) { return available_[at(id)]; });
   }
 
-  // Makes the bucket a batch; issues the next batch if another node has run since the one before.
+  // Makes the bucket a batch; issues the next batch if a node has run since the last one issued.
   void close_bucket() {
     if (!bucket_.empty()) full_.push_back(std::exchange(bucket_, {}));
     bucket_bytes_ = 0;
@@ -265,7 +265,7 @@ class OverlapPass {
   const Parallel choice_;
   const Kinds kinds_;
   Rewriter r_;
-  // The first update after backward, beside which the last sums run; kNoNode: there is none.
+  // The first update after backward, at the same time as which the last sums run, or kNoNode.
   NodeId first_update_ = kNoNode;
   std::vector<bool> available_;                      // by value: nodes may read it
   std::map<NodeId, std::vector<Batch>> gathers_at_;  // by the node that they begin before

@@ -24,7 +24,7 @@ ProductAxes axes_of(const Program& p, const Node& product) {
   return product.op->product({*product.op, product.attrs, types, {}});
 }
 
-// True if the node is a loss of rows that may be padded, or the gradient of one.
+// True for a loss, or the gradient of a loss, whose rows may be padded and are not yet.
 bool is_loss(const Node& node) {
   return node.op->find_attr(kColumns) != nullptr && node.attrs.integer(kColumns) == 0;
 }
@@ -36,7 +36,7 @@ bool passes_rows_on(const Program& p, const Node& node) {
          p.type(node.inputs[0]).shape.back() == p.type(node.outputs[0]).shape.back();
 }
 
-// --- Finder finds the products that are padded --------------------------------------------------
+// Finds the products that make logits from a shadow and are to be padded.
 class Finder {
  public:
   explicit Finder(const Program& program) : program_(program), readers_(program) {}
@@ -54,8 +54,8 @@ class Finder {
     return out;
   }
 
-  // True if a part of a padded value will do: updates and norms read any dense tensor. A product
-  // that adds to a state does not (passes/epilogue.cpp), and collectives want a buffer each.
+  // True if all readers accept a part of a padded value: updates and norms read any dense tensor. A
+  // product that adds to a state does not (passes/epilogue.cpp); collectives want a buffer each.
   bool may_read_part(ValueId id) const {
     if (readers_.at_end[at(id)]) return false;
     return std::ranges::all_of(readers_.nodes[at(id)], [&](NodeId reader) {
@@ -90,7 +90,7 @@ class Finder {
   const Readers readers_;
 };
 
-// --- Pad writes the program with padded heads and logits ----------------------------------------
+// Writes the program with padded heads and logits.
 class Pad {
  public:
   explicit Pad(const Program& program)
@@ -182,7 +182,7 @@ class Pad {
     return out;
   }
 
-  // Returns the value without padding, made by a slice at its first use.
+  // Returns the value without its padding, by a slice that is made at its first use.
   Val read(ValueId id) {
     if (r_.has(id)) return r_.map(id);
     const auto guard = r_.from(program_.node(program_.value(id).producer));
@@ -193,7 +193,7 @@ class Pad {
     return out;
   }
 
-  // Returns the block of the shadow and rows of zeros behind it, made on the first call.
+  // Returns the block of the shadow, followed by rows of zeros; it is made on the first call.
   Val block_of(ValueId shadow) {
     if (const auto found = blocks_.find(shadow); found != blocks_.end()) return found->second;
     const Value& v = program_.value(shadow);

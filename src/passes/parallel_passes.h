@@ -67,7 +67,7 @@ Program regather(const Program& program);
 // Only reorders nodes and sets the attributes `lane` and `batch` of collectives:
 // - Results for which only the optimizer, other collectives and outputs wait (sums of gradients,
 //   gathered updates) are made together as soon as `choice.bucket_bytes` of them are ready. Their
-//   readers stand behind the next batch, so that they do not wait for one that has just begun. With
+//   readers stand after the next batch, so that they do not wait for one that has just begun. With
 //   Overlap::kUpdates, all batches but the first are awaited at the end of backward. The last ones,
 //   after backward, are not held back for more: they run beside the first updates.
 // - Weights are gathered layer by layer, `choice.prefetch` layers before they are read.
@@ -76,10 +76,10 @@ Program regather(const Program& program);
 // `program` must be materialized.
 Program overlap(const Program& program, const Parallel& choice);
 
-// Lets the collectives of a divided model run beside nodes that do not wait for them. Only reorders
-// nodes and sets `lane`: between two collectives come first the nodes that the second one waits
-// for, and the others (products for gradients of weights) behind it, on lane 0 beside it on lane 1.
-// Where there are no others a collective stays on lane 0. `program` must be materialized.
+// Lets the collectives of a divided model run at the same time as nodes that do not wait for them.
+// Only reorders nodes and sets `lane`: of the nodes between two collectives, those that the second
+// one waits for come before it; the others (products for gradients of weights) come after it, on
+// lane 0, and it runs on lane 1. Without others it stays on lane 0. `program` must be materialized.
 // Source: Shoeybi et al. 2019, Megatron-LM (asynchronous all_reduce of the gradient of the input).
 Program beside_products(const Program& program);
 

@@ -18,7 +18,7 @@ namespace tracestep {
 struct PassOptions {
   RunSpec run;
   PassContext context;
-  // Never nullptr: those of the context, or the run's own.
+  // The solvers of memory budgets, never nullptr: those of the context, or new ones for this run.
   std::shared_ptr<BudgetSolvers> solvers =
       context.solvers != nullptr ? context.solvers : std::make_shared<BudgetSolvers>();
 
@@ -33,7 +33,7 @@ struct PassOptions {
   // True for a step or part of one: micro-batches keep gradients for the program that updates, and
   // forward and backward measured alone are what the step runs of them.
   bool trains() const { return updates() || run.mode == Mode::kForwardBackward; }
-  // True if some weights are frozen, or adapters stand beside them.
+  // True if some weights are frozen, or if adapters are added to products.
   bool adapts() const { return (run.lora.is_on() || run.frozen.any()) && !context.has_gradients; }
   // True if tensor parallelism divides the weights.
   bool splits() const { return run.parallel.is_divided() && !context.has_gradients; }
@@ -55,12 +55,12 @@ struct PassOptions {
   std::set<std::string> own_constants() const;
 };
 
-// The program after the passes that this run needs behind pass `after`, up to the one in front of
+// Runs on `program` the passes that this run needs, from the one after `after` to the one before
 // `before` (empty: to the end). Defined in passes/pipeline.cpp.
 Program run_passes(Program program, const PassOptions& options, std::string_view after,
                    std::string_view before = {});
 
-// True if the run needs the pass, where no question of PassOptions says so.
+// True if the run needs the pass named beside the function. PassOptions has the rules of others.
 bool chooses_forms(const PassOptions& o);         // choose
 bool narrows_frozen(const PassOptions& o);        // narrow_frozen
 bool keeps_nf4(const PassOptions& o);             // keep_nf4
@@ -91,7 +91,7 @@ bool overlaps(const PassOptions& o);           // overlap
 // True if the run needs `fuse`, and it is neither switched off nor left out of the compile passes.
 bool will_fuse(const PassOptions& o);
 
-// The passes with the arguments that the run gives them.
+// Run the passes with the arguments that the run's options give them.
 Program adapt(const Program& p, const PassOptions& o);
 Program split(const Program& p, const PassOptions& o);
 Program choose(const Program& p, const PassOptions& o);

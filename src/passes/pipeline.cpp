@@ -42,10 +42,10 @@ Program with_kernels(const Program& p, const PassOptions& o) {
 
 using Run = PassOptions;
 
-// Returns the passes that turn the forward program into a step, by what is computed. Composites
-// are expanded twice: `decompose` runs before autograd, so that primitive programs save what
-// plain framework code saves; `lower` after the optimizer, for the composites of gradients and
-// updates and for what the device has no kernel for.
+// Returns the passes that turn the forward program into a step, by choosing what it computes.
+// Composites are expanded twice: `decompose` runs before autograd, so that primitive programs save
+// what plain framework code saves; `lower` runs after the optimizer, for composites of gradients
+// and updates and for ops without a kernel on the device.
 std::vector<Pass> computing_passes() {
   return {
       {"adapt", "adapters beside products, constants for weights that are not trained",
@@ -71,7 +71,7 @@ std::vector<Pass> computing_passes() {
   };
 }
 
-// Returns passes that choose what is kept where and how long, and which products and updates join.
+// Returns passes that choose which values are kept, where and how long, and which nodes are joined.
 std::vector<Pass> memory_passes() {
   return {
       {"lower", "expands what has no kernel on the device", &Run::always, lower},

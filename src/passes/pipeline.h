@@ -33,7 +33,7 @@ struct PassContext {
   std::shared_ptr<BudgetSolvers> solvers = {};
   std::set<std::string> disabled = {};  // passes that are switched off
   std::string stop_after = {};          // The last pass to run; empty: all passes run.
-  // The last pass that has run on the given program: only the passes behind it run. `run.parallel`
+  // The last pass that has run on the given program: only the passes after it run. `run.parallel`
   // must then have a bucket size other than kByModel. Empty: no pass has run.
   std::string start_after = {};
   // Called by a pass to explain its choice; run_pipeline() adds the text to the report.

@@ -17,18 +17,18 @@ namespace tracestep {
 namespace {
 
 constexpr std::int64_t kWhole = 16;  // sizes are multiples of this
-// The least multiply-adds for each element of operands and result: fewer take less time in bf16
-// than is spent on quantizing (docs/decisions/passes.md).
+// The fewest multiply-adds per element of operands and result at which quantizing a product pays:
+// fewer take less time in bf16 than is spent on quantizing (docs/decisions/passes.md).
 constexpr std::int64_t kLeastPaying = 640;
 
-// Returns the largest magnitude of a dtype's numbers.
+// Returns the largest number that a code of this dtype can hold.
 double largest_of(DType codes) {
   return codes == DType::kF8E4M3 ? 448.0 : 57344.0;
 }
 
-// Returns how many times larger or smaller than in the step before magnitudes may be. With it all
-// numbers lie so far from the smallest codes that these add less to a product's error than 1 % of
-// the rounding of what is as large as the root mean square; gradients change more between steps.
+// Returns the factor by which magnitudes may be larger or smaller than in the step before. With it
+// all numbers lie so far above the smallest codes that these add less to a product's error than 1 %
+// of what rounding adds to numbers of root mean square size; gradients change more between steps.
 double room_of(DType codes) {
   return codes == DType::kF8E4M3 ? 8.0 : 64.0;
 }
@@ -39,7 +39,7 @@ DType code_dtype(const Node& reader, std::size_t operand) {
   return is_gradient ? DType::kF8E5M2 : DType::kF8E4M3;
 }
 
-// Returns the largest magnitudes over all ranks.
+// Returns, element by element, the largest of `found` over all ranks.
 Val largest_of_ranks(Builder& b, Val found, int ranks) {
   if (ranks == 1) return found;
   const Shape all{ranks, found.type().count()};
@@ -115,7 +115,7 @@ class Quantizer {
     }
   }
 
-  // True for a product in the layers that gains by 8 bits; those of updates (Muon's) do not count.
+  // True for a product in the layers to compute in 8 bits; those of updates (Muon's) do not count.
   bool is_chosen(const Node& node) const {
     if (!node.op->product || layer_of(node.origin().path).empty()) return false;
     if (node.origin().phase == Phase::kOptimizer) return false;
@@ -145,8 +145,8 @@ class Quantizer {
     return operand == 0 ? reader.attrs.flag("transpose_a") : !reader.attrs.flag("transpose_b");
   }
 
-  // Columns of an assembly (`merge`), which are rows of its transposed codes: the whole assembly
-  // is quantized, as for the product that reads all of it.
+  // The columns of an assembly (`merge`) that a product reads; they are rows of the assembly's
+  // transposed codes. The whole assembly is quantized, as for the product that reads all of it.
   struct Columns {
     std::int64_t first = 0, width = 0;  // width: of the assembly
   };
@@ -260,7 +260,7 @@ bool quantizes(const PassOptions& o) {
   return o.run.precision.float8;
 }
 
-// Quantizes as the run says; without backward, of few tokens, there may be nothing to quantize.
+// Quantizes as the run says; without backward there may be no product that is worth it.
 Program quantize(const Program& p, const PassOptions& o) {
   const bool may_have_none = !o.differentiates() || o.run.mode == Mode::kForward;
   return quantize(p,

@@ -58,7 +58,7 @@ class Sources {
     return true;
   }
 
-  // Emits both nodes as one `op`, of the source's operands as matrices and the last magnitude.
+  // Emits both as one `op`, which reads the source's operands, as matrices, and the last magnitude.
   void emit(const Node& node, const Node& source, const char* op) {
     const Node* both[] = {&source, &node};
     const auto guard = r_.builder().like(both);

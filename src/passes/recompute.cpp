@@ -23,7 +23,7 @@ bool is_forward(const Node& node) {
   return node.origin().phase == Phase::kForward && node.epoch == 0;
 }
 
-// Returns what the pattern names of a path: "layers.*" of "layers.3.attn" is "layers.3"; "": none.
+// Returns the beginning of `path` that the pattern names: "layers.3" for "layers.*"; "": none.
 std::string_view matched(std::string_view pattern, std::string_view path) {
   std::size_t p = 0, end = 0;
   while (true) {
@@ -75,8 +75,8 @@ void check_paths(const Program& program, const Recomputation& choice) {
   }
 }
 
-// Base of all ways to recompute: the program is copied, and backward nodes read what `find` returns
-// for their operands.
+// Base of all ways to recompute: copies the program, and lets backward nodes read what find()
+// returns for their operands.
 class Recomputer {
  public:
   explicit Recomputer(const Program& program)
@@ -262,7 +262,7 @@ class Nested final : public OfParts {
     Values values = {};
   };
 
-  // Fills cuts_: of block b, the values made before it that it or later blocks read.
+  // Fills cuts_: for each block, the values made before it that this block or later ones read.
   void find_cuts() {
     std::map<ValueId, int> last;  // the last block that reads the value
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -287,7 +287,7 @@ class Nested final : public OfParts {
     ++epoch_;
   }
 
-  // Computes the input of `block` from what the stack holds; what that takes is not kept.
+  // Computes the input of `block` from the stack, and pushes it; values in between are not kept.
   void push(int block) {
     ++epoch_;
     levels_.push_back({block});

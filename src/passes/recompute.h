@@ -12,7 +12,7 @@ namespace tracestep {
 // Returns the program with `choice` applied, which is no budget (recompute_budget.h is for those).
 // Backward nodes read copies of the forward nodes: same path, phase `recompute`, an epoch of its
 // own for each time that a part is recomputed, so that no pass merges them again. A copy is made as
-// late as it can be, in front of the first backward node that needs it. It computes the same bits,
+// late as it can be, before the first backward node that needs it. It computes the same bits,
 // as it is the same op on the same operands.
 //
 // A part keeps what other nodes read and what it reads from outside. Nested parts keep only what is

@@ -25,7 +25,7 @@ using Choice = RecomputeChoices::Choice;
 
 constexpr std::size_t kMostTriedAll = 12;  // nodes of which every set is compared
 
-// A fixed choice, or a set of nodes.
+// A candidate of the search: a fixed choice, or a set of nodes that run again.
 struct Candidate {
   Recomputation fixed = {};
   Again again = {};  // empty: the fixed choice
@@ -35,7 +35,7 @@ struct Candidate {
   auto operator<=>(const Candidate&) const = default;
 };
 
-// The part of a block, "layers.3.attn" of "layers.3.attn.q_proj"; empty if a node is in none.
+// Returns the part of a block that a path is in: "layers.3.attn" for "layers.3.attn.q_proj"; or "".
 std::string part_of_block(const std::string& path) {
   const std::string_view block = layer_of(path);
   if (block.empty() || block == path) return {};
@@ -108,8 +108,8 @@ class BudgetSolver::Search {
                        choices_.makers().size());
   }
 
-  // True if the choice fits. Peaks take most of the time: that of a choice which takes longer than
-  // the best so far is not computed, and that of one which cannot fit only if nothing else does.
+  // Examines a candidate; true if it fits. Peaks take most of the time: none is computed for one
+  // that takes longer than the best so far, nor, unless nothing else fits, for one that cannot fit.
   bool consider(const Candidate& candidate) {
     std::optional<Program> program;
     const auto [found, is_new] = known_.try_emplace(candidate);
@@ -165,7 +165,7 @@ class BudgetSolver::Search {
     if (!best_ && blocks > 0) consider(Candidate{.fixed = Recomputation::nested()});
   }
 
-  // Tries as few of the first blocks as fit, by halving: what these keep is alive the longest.
+  // Tries as few of the first blocks as fit, found by halving: values of these live the longest.
   void first_blocks() {
     std::vector<std::string> names(static_cast<std::size_t>(choices_.block_count()));
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -196,8 +196,8 @@ class BudgetSolver::Search {
     }
   }
 
-  // Improves the first choice of the frontier that fits and the mixture of it with the one before;
-  // then the best fixed choice, if that still takes less.
+  // Improves the first choice of the frontier that fits, and its mixture with the choice before it;
+  // then the best fixed choice, if that still takes less time.
   void single_nodes() {
     from_frontier();
     if (best_ && best_is_fixed_ && !best_->again.empty()) improve(best_->again);
@@ -206,11 +206,11 @@ class BudgetSolver::Search {
     if (best_ && !best_->again.empty()) keep_what_fits();
   }
 
-  // Begins with little kept, so that room is for what saves most of all: with everything again that
-  // saves a byte, and with the choice of the frontier and the casts of weights. In such a set, what
-  // a block hands on is added up again from its terms, of which one is narrower in mixed precision,
-  // or kept anyway: in groups of neighbours, as all results of a group are there when backward
-  // begins with it.
+  // Begins with sets that keep little, so that there is room for what saves the most time: all runs
+  // again that takes little time for its bytes, or the choice of the frontier and the casts of
+  // weights do. Results that blocks hand on are added up again from their terms, one of which is
+  // narrower in mixed precision or kept anyway; the last block of each group of neighbours keeps
+  // its result, as all results of a group are there when backward begins with it.
   void from_little_kept() {
     Again casts = of_frontier_;
     for (NodeId id : choices_.nodes()) {
@@ -230,13 +230,13 @@ class BudgetSolver::Search {
     return program_.value(program_.node(id).outputs[0]).role == Role::kWeightCast;
   }
 
-  // How many choices to examine exactly, after all else: peaks of large programs take long.
+  // Returns how many choices to examine exactly at the end: peaks of large programs take long.
   std::size_t last_tries() const {
     constexpr std::size_t kMostNodes = 40'000;  // of programs that are planned, in all
     return kMostNodes / program_.nodes.size();
   }
 
-  // A part of a block, as its attention, of which something runs again.
+  // A part of a block, such as its attention, of which some nodes run again.
   struct Part {
     std::vector<std::size_t> nodes;
     double saved_us = 0;          // by keeping it
@@ -250,7 +250,7 @@ class BudgetSolver::Search {
     return again;
   }
 
-  // Parts in the order of the time that keeping them saves, per byte that they seem to hold.
+  // Returns parts with nodes that run again, by the time that keeping one saves per byte it holds.
   std::vector<Part> parts_again() const {
     std::map<std::string, Part> by_path;
     for (std::size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -289,8 +289,8 @@ class BudgetSolver::Search {
     }
   }
 
-  // Tries every node that runs again by itself, exactly where the estimate lets it fit; outside of
-  // blocks, where they are few and the estimate knows the loss only in parts, in any case.
+  // Tries to keep nodes that run again one by one, with an exact peak where the estimate lets one
+  // fit. Nodes outside of blocks in any case: they are few, and the estimate is rough for the loss.
   void keep_what_fits() {
     std::size_t left = last_tries();
     Again again = best_->again;
@@ -322,13 +322,13 @@ class BudgetSolver::Search {
     }
   }
 
-  // The peak that the choice would have if later passes always changed it by the same bytes.
+  // Returns the peak that the choice would have if later passes always changed it by error_bytes_.
   std::int64_t estimate(const Again& again) const {
     return profile_.of(again).peak_bytes() + error_bytes_;
   }
 
-  // A mixture: the first blocks recompute `more`, the others `less`. It takes as few first blocks
-  // as seem to fit, because what these keep is alive the longest.
+  // Returns a mixture: the first blocks recompute `more`, the others `less`. It takes as few first
+  // blocks as seem to fit, because what these keep is alive the longest.
   Again mixed(const Again& less, const Again& more) {
     for (int blocks = 0; blocks < choices_.block_count(); ++blocks) {
       Again out = less;
@@ -361,7 +361,7 @@ class BudgetSolver::Search {
     return fits;
   }
 
-  // The exact peak of a choice, whether it fits or not.
+  // Returns the exact peak of a choice, whether it fits or not.
   std::int64_t peak_of(const Again& again) {
     consider(again);
     const Candidate candidate{.again = again};

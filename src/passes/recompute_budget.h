@@ -41,7 +41,7 @@ class BudgetNotMet : public Error {
 // A line with the choice, its peak and time, and how far it may be from the best one.
 std::string words_of(const WithinBudget& found);
 
-// The bytes at the peak of a step after the passes that follow `recompute`.
+// A function that returns the peak of a step, in bytes, after the passes that follow `recompute`.
 using PeakOf = std::function<std::int64_t(const Program&)>;
 
 // Solves several budgets for one program; what it learns about choices for one serves the next.
@@ -53,7 +53,7 @@ class BudgetSolver {
   BudgetSolver(const BudgetSolver&) = delete;
   BudgetSolver& operator=(const BudgetSolver&) = delete;
 
-  // As recompute_within().
+  // Returns what recompute_within() returns for this program and budget.
   WithinBudget within(std::int64_t budget_bytes);
 
  private:
@@ -63,7 +63,7 @@ class BudgetSolver {
 
 struct PassOptions;  // passes/pass_rules.h
 
-// Solvers by the program in front of `recompute`, for passes that come to the same program and for
+// Solvers, by the program before `recompute`: for passes that come to the same program, and for
 // runs of the passes with several budgets.
 class BudgetSolvers {
  public:
@@ -72,9 +72,9 @@ class BudgetSolvers {
   BudgetSolvers(const BudgetSolvers&) = delete;
   BudgetSolvers& operator=(const BudgetSolvers&) = delete;
 
-  // As recompute_within(), for the budget of the options' run and the peak of what the passes
-  // behind `recompute` make of a choice. Runs that share solvers differ in their budgets, and in
-  // what their programs show.
+  // Returns what recompute_within() does for the budget of the options' run, with the peak of the
+  // program that the passes after `recompute` make of a choice. Runs that share solvers differ in
+  // their budgets, and in what their programs show.
   WithinBudget within(const Program& program, const PassOptions& options);
 
  private:

@@ -30,7 +30,7 @@ class RecomputeChoices {
   // read from each other is always kept.
   const std::vector<Choice>& frontier();
 
-  // Returns the choice at a price at which all is recomputed that takes little time for its bytes.
+  // Returns the choice at a high price: it recomputes all that takes little time for its bytes.
   Choice thinnest() const;
 
   // Returns a lower bound on the time of every choice that keeps at most this many bytes;

@@ -86,7 +86,7 @@ class RecomputeProfile::Walk {
     return in_backward && is_dropped(id) ? copies_[at(id)] : originals_[at(id)];
   }
 
-  // Makes the copy of a value, and before it the copies from which it is made.
+  // Makes the copy of a dropped value, and before it the copies of dropped values that it needs.
   void make(ValueId id) {
     if (!is_dropped(id) || copies_[at(id)].from >= 0) return;
     const NodeId maker = step_.program_.value(id).producer;
@@ -136,7 +136,7 @@ namespace {
 
 constexpr double kTooMuch = std::numeric_limits<double>::infinity();
 
-// Returns the largest share that `then` takes of the bytes which `now` leaves below the limit.
+// Returns the largest share, over all nodes, of the bytes free in `now` that `then` takes up.
 double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std::int64_t>& then,
                      std::int64_t limit) {
   double out = 0.0;
@@ -151,7 +151,7 @@ double share_of_room(const std::vector<std::int64_t>& now, const std::vector<std
 
 }  // namespace
 
-// Returns the nodes of `again`, those at the same place of each block together, others alone.
+// Returns the nodes of `again` in groups: those at one place in their blocks; each other one alone.
 std::vector<std::vector<NodeId>> RecomputeProfile::by_place(const Again& again) const {
   std::vector<std::vector<NodeId>> out;
   std::map<std::pair<int, int>, std::size_t> places;  // (0, place) or (1, node)

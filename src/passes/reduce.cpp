@@ -54,7 +54,7 @@ class Reduce {
     r_.replace(node, results);
   }
 
-  // Returns the value that is summed for this gradient: itself, or what it was widened from.
+  // Returns the value that is summed for this gradient: itself, or what a cast widened to it.
   ValueId summed(ValueId gradient) const {
     const NodeId maker = program_.value(gradient).producer;
     if (!choice_.low_sums || maker == kNoNode || !program_.node(maker).op->only_converts) {

@@ -15,7 +15,7 @@ ProductAxes axes_of(const Program& program, const Node& product);
 // its attributes; `adds`: the device can add within a product.
 Val add_product(Builder& builder, const Node& product, std::vector<Val> operands, Val total,
                 bool adds);
-// The op that multiplies and adds to a tensor.
+// The name of the op that multiplies two matrices and adds the product to a tensor.
 inline constexpr const char* kProductAndSum = "matmul_add";
 
 // Returns the first row of chunk `index`, if rows are divided into `chunks` of nearly equal size.

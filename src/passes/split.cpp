@@ -73,7 +73,7 @@ Program with_parts(const Program& program, int ranks) {
   return out;
 }
 
-// How a new value on this rank is a part of the old value that it stands for.
+// Says which part of an old value, as all ranks have it together, the new value on this rank is.
 struct Part {
   static constexpr int kWhole = -1;  // it is all of it
   static constexpr int kRows = -2;   // [rows/ranks, last axis], where the old one has rows of that
@@ -148,7 +148,7 @@ class Split {
         "leave out tp");
   }
 
-  // Replaces the only result of `node` by `value`, which is the `part` of it.
+  // Replaces the only result of `node` by `value`, and notes that this is the `part` of it.
   void set(const Node& node, Val value, Part part) {
     r_.replace(node.outputs[0], value);
     parts_[at(node.outputs[0])] = part;
@@ -303,7 +303,7 @@ class Split {
     copy_parts(node, {static_cast<int>(found - axes.begin())});
   }
 
-  // Returns the row that `id` repeats; kNoValue: it repeats none.
+  // Returns the row of which `id` is a broadcast; kNoValue: it is none.
   ValueId repeated_row(ValueId id) const {
     const NodeId maker = program_.value(id).producer;
     if (maker == kNoNode || program_.node(maker).op->name != "broadcast") return kNoValue;

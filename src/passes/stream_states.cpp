@@ -1,6 +1,6 @@
-// Moments and master copies of the host's memory pass through buffers of the device, tensor by
-// tensor, beside the updates of others. It chooses neither what lies there (offload.cpp) nor what
-// is updated in one call (join_in_streams).
+// Moments and master copies in the host's memory pass through buffers of the device, one tensor
+// after another, while other tensors are updated. Other passes choose what lies in the host's
+// memory (offload.cpp) and what is updated in one call (join_in_streams).
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -57,7 +57,7 @@ class StreamStates {
   }
 
  private:
-  // Returns the node and the leaves to stream for it: none if it is no update or uses the bus.
+  // Returns the node with the leaves to stream for it: none if it is no update or uses the bus.
   Stream stream_of(NodeId id) const {
     const Node& node = program_.node(id);
     if (node.op->kernel_class != KernelClass::kOptimizer ||
@@ -91,8 +91,8 @@ class StreamStates {
     return value.memory == Memory::kHost && value.type.bytes() >= least_;
   }
 
-  // Returns the node in front of which the first operands come in: behind backward the first
-  // node of the optimizer, such as the gradients' norm; inside backward the update.
+  // Returns the node before which the first operands come in: after backward, the first node of the
+  // optimizer, such as the gradients' norm; inside backward, the update itself.
   NodeId first_place() const {
     NodeId out = streams_.front().node;
     while (out > 0 && program_.node(out - 1).origin().phase == Phase::kOptimizer) --out;

@@ -16,7 +16,7 @@
 namespace tracestep {
 namespace {
 
-// Places early updates anew: a node that runs again may read a weight, whose update goes behind it.
+// Returns `p` with early updates placed anew: after nodes that run again and read their weights.
 Program settled(Program p, const PassOptions& o) {
   return o.updates_early() ? update_early(p) : std::move(p);
 }
@@ -27,14 +27,14 @@ std::int64_t planned_bytes(const Program& step, const PassOptions& o) {
              : predicted_peak_bytes(step, plan_buffers(step), o.context.traits);
 }
 
-// The peak of the program as the device runs it.
+// Returns the peak of the program as the device runs it, in bytes.
 std::int64_t peak_bytes_of(const Program& step, const PassOptions& o) {
   if (o.context.traits.computes_in_float64()) return planned_bytes(as_float64(step), o);
   return planned_bytes(step, o);
 }
 
-// The modelled time of what a budget's choice of narrow copies and of what runs again changes;
-// infinite if nothing fits. `program`: as `shadow` leaves it.
+// Returns the modelled time of all that depends on a budget's choice of narrow copies and of what
+// runs again; infinite if nothing fits. `program`: as `shadow` leaves it.
 double us_within_budget(Program program, const PassOptions& o) {
   const DeviceKind kind = o.context.traits.kind;
   program = run_passes(std::move(program), o, "shadow", "recompute");
@@ -47,7 +47,7 @@ double us_within_budget(Program program, const PassOptions& o) {
   }
 }
 
-// True if the head's narrow copy gets rows of zeros behind it, which make its products faster.
+// True if the head's narrow copy gets rows of zeros after it, which make its products faster.
 bool is_padded(Program program, const PassOptions& o) {
   if (!pads(o)) return false;
   program = run_passes(std::move(program), o, "shadow", "pad");
@@ -56,7 +56,7 @@ bool is_padded(Program program, const PassOptions& o) {
 
 }  // namespace
 
-// A budget is for the peak of what the remaining passes make of a candidate.
+// A program and the solver of its budgets, which are for the peak after all remaining passes.
 struct BudgetSolvers::Solved {
   Solved(const Program& p, PassOptions o)
       : program(p),

@@ -15,7 +15,7 @@
 namespace tracestep {
 namespace {
 
-// Returns the last matrix product: updates before it have a product to run beside.
+// Returns the last matrix product, at the same time as which earlier updates can run; else -1.
 NodeId last_product(const Program& program) {
   auto id = static_cast<NodeId>(program.nodes.size()) - 1;
   while (id >= 0 && program.node(id).op->kernel_class != KernelClass::kGemm) --id;
@@ -28,7 +28,7 @@ bool is_update(const Program& program, const Node& node) {
          program.type(node.outputs[0]).shape.rank() > 1;
 }
 
-// True if `node` and all readers of its results stand before node `end`.
+// True if `node` and all readers of its results come before node `end` in the program.
 bool is_done_before(const Program& program, const Readers& readers, const Node& node, NodeId end) {
   return std::ranges::all_of(node.outputs, [&](ValueId value) {
     const std::vector<NodeId>& all = readers.nodes[static_cast<std::size_t>(value)];
@@ -37,7 +37,7 @@ bool is_done_before(const Program& program, const Readers& readers, const Node& 
   });
 }
 
-// Returns the program with updates before the last product joined, those of a layer as one call.
+// Returns the program in which updates before the last product are joined, into a call per layer.
 Program joined_by_layer(const Program& program, const std::function<bool(const OpDef&)>& has_kernel,
                         bool in_streams) {
   const NodeId end = last_product(program);
@@ -78,7 +78,7 @@ Program update_beside(const Program& program, bool joins,
   return has_moved ? r.finish() : program;
 }
 
-// True if updates run on lane 1: a CPU runs it in place, and ranks need it for collectives.
+// True if updates run on lane 1, which a CPU has not and several ranks need for collectives.
 bool updates_beside(const PassOptions& o) {
   return o.updates() && o.context.traits.has_lanes() && !o.run.parallel.is_on();
 }

@@ -45,8 +45,8 @@ class EarlyUpdates {
     return id != kNoNode && program_.node(id).origin().phase == Phase::kOptimizer;
   }
 
-  // Notes which optimizer nodes read an old value: of an expanded optimizer several do, and all
-  // come before the one that makes the new value.
+  // Notes which optimizer nodes read the old value of a leaf: of an expanded optimizer several do,
+  // and all come before the node that makes the new value.
   void find_readers() {
     std::map<ValueId, NodeId> makers;  // by leaf
     for (const Update& update : program_.updates) {

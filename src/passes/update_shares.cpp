@@ -26,7 +26,7 @@ UpdateShare share_in(const std::vector<OptimizerGroup>& groups, const std::strin
   return {0.0, 0.0};
 }
 
-// Returns the whole model of a run: a captured module, or ours on a batch of a single token.
+// Returns the whole model of a run: a captured module, or a built-in one on a batch of one token.
 Program model_of(const RunSpec& run) {
   return run.model.captured != nullptr ? run.model.captured->program
                                        : logits_program(run.model, {.batch = 1, .context = 1});

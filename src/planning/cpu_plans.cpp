@@ -10,19 +10,19 @@
 namespace tracestep {
 namespace {
 
-// The rows of a strip of packed `b`, which should stay in L1: 16 KiB with AVX2 (16 columns), 32
-// KiB with AVX-512 (32 columns). Of bfloat16 a row may hold k and k + 1, and a block of K has
-// twice as many; a processor that does not multiply pairs takes such a block in two turns.
+// The most rows of a packed strip of `b`, which should stay in L1: 16 KiB with AVX2 (16 columns),
+// 32 KiB with AVX-512 (32 columns). A row for bfloat16 may hold k and k + 1, so a block has twice
+// as many k; a processor that does not multiply pairs takes such a block in two turns.
 constexpr std::int64_t kStripK = 256;
-// The rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, and prefetched.
+// The most rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, prefetched.
 constexpr std::int64_t kBlockM = 528;
-// The widest block of `b`. Strips are packed one by one, so only the result limits it: the
-// caches should keep a block of that from one stretch of K to the next.
+// The most columns of a block of `b`. Strips are packed one by one, so only the result limits it:
+// the caches should keep the result's block from one block of K to the next.
 constexpr std::int64_t kBlockN = 1024;
-// The widest strips of any SIMD target: packed blocks are padded to whole strips.
+// The widest strips, of rows and columns, of any SIMD target: packed blocks have whole strips.
 constexpr std::int64_t kRowStrip = 16, kColumnStrip = 32;
 
-// Multiply-adds that one thread makes before another has begun, some microseconds.
+// The fewest multiply-adds for several threads; one makes fewer before another has begun.
 constexpr double kLeastShared = 2e5;
 
 void choose_k(GemmPlan& plan, std::int64_t per_row) {
@@ -44,7 +44,7 @@ constexpr std::int64_t kSharedBytes = std::int64_t{8} << 20;
 
 // The fewest threads that share an operand which is packed once for all of them.
 constexpr int kManyThreads = 4;
-// The threads that a cut keeps busy if it follows from the shape alone.
+// The number of threads to keep busy with a cut that must follow from the shape alone.
 constexpr std::int64_t kUsualThreads = 16;
 
 // Plans, if `shares`, that threads share packed rows of `a`, in equal panels; false: they cannot.
@@ -88,10 +88,10 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
 
-// Shares the smaller operand, in blocks that are narrow where the other one is cut, so that each
-// thread packs its part of that in its own cache. On 16 cores of a Xeon such products are 1.25
-// times as fast as those that share both (bench/results/cpu-xeon-16-cores.md). Of a deep operand,
-// part of K is shared at a time. Returns false if not even one block of K fits, or nobody gains.
+// Plans to share the smaller operand, in blocks that are narrow where the other one is cut, so that
+// each thread packs its part of the other one in its own cache. On 16 cores of a Xeon this makes
+// products 1.25 times as fast as sharing both (bench/results/cpu-xeon-16-cores.md). Of a deep
+// operand, part of K is shared at a time. Returns false if no block of K fits, or nobody gains.
 bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
   const std::int64_t side = is_bf16 ? 96 : 32, unit = is_bf16 ? 32 : 2;
   const std::int64_t least_blocks = is_bf16 ? 16 : 40;
@@ -217,7 +217,7 @@ std::int64_t reduction_workspace_bytes(std::int64_t results, std::int64_t reduce
   return parts > 1 ? parts * results * static_cast<std::int64_t>(sizeof(double)) : 0;
 }
 
-// The floats for gaps between a thread's tiles, each of which begins at an aligned offset.
+// The floats for the gaps between a thread's tiles, since each tile begins at an aligned offset.
 constexpr std::int64_t kSlack = 16 * AttentionPlan::kAligned;
 
 AttentionPlan plan_attention(const AttentionSizes& sizes) {

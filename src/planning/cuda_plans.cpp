@@ -9,7 +9,7 @@
 namespace tracestep {
 namespace {
 
-// Blocks that keep the largest GPUs busy, and the elements that make a block worthwhile.
+// The number of blocks that keep the largest GPUs busy, and the least elements worth a block.
 constexpr std::int64_t kBlocks = 1024;
 constexpr std::int64_t kElementsPerBlock = 16384;
 
@@ -27,7 +27,7 @@ bool takes_gated_product(const GatedProductSizes& sizes) {
          rows / kRows * (columns / kColumns) <= kMost;
 }
 
-// True if our kernel pays: for smaller products, the library's finer tiles use more of the device.
+// True if the fused kernel pays: smaller products are faster with the library's finer tiles.
 bool gated_product_pays(const GatedProductSizes& sizes) {
   constexpr std::int64_t kRows = 1 << 10, kOperand = 1 << 20, kResult = 1 << 22;
   return takes_gated_product(sizes) && sizes.rows >= kRows &&
@@ -165,7 +165,7 @@ std::int64_t quantize_tiles(std::int64_t rows, std::int64_t columns) {
 
 namespace {
 
-// Takes pieces of a workspace, one behind the other.
+// Takes pieces of a workspace, one after the other.
 class Pieces {
  public:
   std::int64_t take(std::int64_t bytes) {

@@ -41,7 +41,7 @@ struct GatedProductSizes {
 };
 // True if the kernels can compute these sizes, which must be whole tiles.
 bool takes_gated_product(const GatedProductSizes& sizes);
-// True if these kernels are faster than the library's product and a kernel behind it, as measured
+// True if these kernels are faster than the library's product and a kernel after it, as measured
 // over a grid of sizes (bench/results/cuda-h200.md, "SwiGLU at the end of products").
 bool gated_product_pays(const GatedProductSizes& sizes);
 

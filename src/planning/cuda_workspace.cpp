@@ -33,8 +33,8 @@ std::int64_t matmul(Call c, Traits) {
       .workspace_bytes;
 }
 
-// Returns the workspace of the library's product, and room for gates and what they gate if
-// nobody reads them: a GPU without our kernel writes them there, and every GPU has one plan.
+// Returns the bytes of the library's workspace, and of gates and what they gate if nobody reads
+// them: a GPU without the fused kernel writes them there, and every GPU has one plan.
 std::int64_t gated_product(Call c, Traits) {
   const Type &x = c.inputs[0], &gate_up = c.outputs[0];
   const bool is_ours = is_low_precision(x.dtype) &&

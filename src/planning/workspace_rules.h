@@ -1,4 +1,4 @@
-// The tables behind workspace_bytes(): one per back end, by op name. An op that is not listed needs
+// The tables of workspace_bytes(): one per back end, by op name. An op that is not listed needs
 // no workspace.
 #pragma once
 

@@ -1,12 +1,12 @@
 // The building blocks of generated fused kernels: elements as they are stored, packs of them, and
-// sums and maxima of a row. Compiled at run time, behind the text of functors.h and
+// sums and maxima of a row. Compiled at run time, after the text of functors.h and
 // computing_types.cuh; includes nothing and uses no host code.
 #pragma once
 
 namespace tracestep::cuda {
 
-// Waits, at the beginning of every kernel, until the kernels in front of it have ended and their
-// writes can be seen; it may be launched before. The next kernel may be placed meanwhile.
+// Waits, at the beginning of every kernel, until the kernels before it have ended and their writes
+// can be seen; it may be launched earlier. The next kernel may be placed meanwhile.
 __device__ inline void wait_for_predecessors() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -14,7 +14,7 @@ __device__ inline void wait_for_predecessors() {
 #endif
 }
 
-// --- elements: 16-bit floats as they are stored -----------------------------------------------
+// A bfloat16 as it is stored: its bits. F16 below is the same for float16.
 struct BF16 {
   unsigned short bits;
 };
@@ -33,7 +33,7 @@ __device__ inline float to_float(F16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
   return y;
 }
-// Returns a bool as it is, since kernels compute with bools as such.
+// Returns the bool unchanged, since kernels compute with bools as they are.
 __device__ inline bool to_float(bool x) {
   return x;
 }
@@ -71,7 +71,7 @@ __device__ inline Alone operator-(Alone a, Alone b) {
   return {__fsub_rn(a.v, b.v)};
 }
 
-// --- packs: elements moved as words of up to 16 bytes -----------------------------------------
+// The unsigned type by which kBytes bytes of a pack are moved at once; uint4 for 16 bytes.
 template <int kBytes>
 struct WordOf {
   using Type = uint4;
@@ -136,7 +136,7 @@ __device__ inline void store_each(T* to, long long step, const V* from) {
   for (int i = 0; i < N; ++i) set(to[i * step], from[i]);
 }
 // Loads N / 2 pairs, the two of a pair neighbours in `to`: first ones `step` apart, second ones
-// `half` behind the first. kPacks: `step` is 1, and each half is read as one pack.
+// `half` after the first. kPacks: `step` is 1, and each half is read as one pack.
 template <int N, bool kPacks, class T, class V>
 __device__ inline void load_halves(const T* from, long long step, long long half, V* to) {
 #pragma unroll
@@ -166,7 +166,7 @@ __device__ inline void store_halves(T* to, long long step, long long half, const
   }
 }
 
-// --- rows: sums and maxima over the threads of a row ------------------------------------------
+// Adds two numbers, as an operation for row_reduce(). Largest, below, takes the larger one.
 struct Plus {
   __device__ float operator()(float a, float b) const { return a + b; }
 };
