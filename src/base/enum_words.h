@@ -51,8 +51,8 @@ inline constexpr auto kAll = [] {
   return out;
 }();
 
-// Returns the word of an enumerator; `words` has one for each, as TRACESTEP_WORDS has them. It is
-// for words that stand in one place only. Returns "?" for a number that is no enumerator.
+// Returns the word of an enumerator from `words`, which has one for each, in their order; "?" for a
+// number that is no enumerator. It serves enums whose words are needed in a single place.
 template <class E, std::size_t n>
 constexpr std::string_view word_of(E value, const std::string_view (&words)[n]) {
   static_assert(has_enumerators<E, n>, "one word for each enumerator");

@@ -78,7 +78,7 @@ void put(std::string_view text) {
   put(text, wait_as_long_as_allowed);
 }
 
-// Returns the message as a line, with what redraws the progress line below it. Needs the lock.
+// Returns the message as a line, and the progress line below it again. `mutex` must be held.
 std::string line_of(LogLevel level, std::string_view message) {
   return fmt::format("{}{}{}\n{}", progress_text.empty() ? "" : kEraseLine,
                      level == LogLevel::kWarn ? "warning: " : "", message_line(message),

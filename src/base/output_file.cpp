@@ -34,8 +34,8 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Returns the open descriptor of this process that a path names; -1: none. It is written through
-// itself: opened anew, a redirected stdout would be written from its start.
+// Returns the open descriptor of this process that a path names; -1: none. Output is written to
+// this descriptor: a redirected stdout that is opened anew would be written from its start.
 int descriptor_named(const fs::path& path) {
   if (path == "-") return STDOUT_FILENO;
   const std::string text = path.string();

@@ -1,5 +1,5 @@
-// OutputFolder: a folder that appears whole or not at all. Its files are written under a temporary
-// name beside its own, which it takes once all of them are on the disk.
+// OutputFolder: a folder that appears whole or not at all. Its files are written to a folder with a
+// temporary name in the same place, which is renamed once all of them are on the disk.
 #pragma once
 
 #include <filesystem>

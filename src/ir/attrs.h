@@ -43,7 +43,7 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   const std::vector<Entry>& entries() const;
 
-  // Typed access. The attribute must exist and have this type; the builder fills in defaults.
+  // Return an attribute, which must exist and have this type; the builder adds defaults.
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   bool flag(std::string_view name) const;

@@ -61,7 +61,7 @@ enum class Fusion : std::uint8_t {
   kNone,  // It cannot be part of a fused kernel.
   // Element i of every result depends on elements i of the operands, by a scalar functor.
   kElementwise,
-  // As kElementwise, for pairs of neighbours 2j and 2j+1 of the last axis, with tables [T, D/2].
+  // Pairs of neighbours 2j and 2j+1 of the last axis by a scalar functor, with tables [T, D/2].
   kPairs,
   // Each row of the last axis is computed separately: by a reduction, or by the op's decomposition.
   kRows,
@@ -204,7 +204,7 @@ struct OpDef {
 
   // Outputs that may take an input's storage when no later node reads that input.
   std::vector<Donation> donates = {};
-  // As `donates`, for ops whose operands come in groups; empty: `donates` is used.
+  // Returns the donations of ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
   // True: computing it again is cheaper than keeping the result (elementwise ops, casts,
   // generators).

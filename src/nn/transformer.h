@@ -74,10 +74,10 @@ Program slide_program(const ModelConfig& config, BatchShape shape, DType weights
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
                        std::int64_t count = 1);
 
-// Decoding without the host: each run takes a token and its position from states, and leaves the
-// most likely next one and the position behind there, for the next run. `kGreedyText` [T] gets the
-// next token at the position of the one before, or -1 where a logit is infinite or NaN. One
-// sequence; caches as above, so that a prompt can be read by decode_program().
+// Decoding without the host: each run takes a token and its position from states, and leaves there,
+// for the next run, the most likely next token and its position. `kGreedyText` [T] gets the next
+// token at the position of the one before, or -1 where a logit is infinite or NaN. One sequence;
+// caches are those of decode_program(), which can read a prompt first.
 inline constexpr std::string_view kGreedyToken = "greedy.token",
                                   kGreedyPosition = "greedy.position",
                                   kGreedyWindowedPosition = "greedy.windowed_position",

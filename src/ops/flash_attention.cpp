@@ -59,7 +59,7 @@ Shape places_of(const Shape& q) {
   return out;
 }
 
-// Checks the bounds of documents, if there are any: these need causal attention, each query a key.
+// Checks the bounds of documents, which need causal attention of as many queries as keys, if any.
 void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;

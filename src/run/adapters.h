@@ -1,4 +1,4 @@
-// Chooses what of a model is trained: adapters beside products of frozen weights, or the whole
+// Chooses what of a model is trained: adapters added to products of frozen weights, or the whole
 // model except some frozen parts.
 #pragma once
 
