@@ -1,4 +1,4 @@
-// Enums with a word for each enumerator. The words are said once, right behind the enum:
+// Enums with a word for each enumerator. The words are said once, right after the enum:
 //
 //   enum class Order { kSequential, kShuffled };
 //   TRACESTEP_WORDS(Order, "sequential", "shuffled");

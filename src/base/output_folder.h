@@ -15,7 +15,7 @@ namespace tracestep {
 class OutputFolder {
  public:
   // Takes a path that the user gave: a symbolic link is followed, folders above it are made, and
-  // what ended processes left beside it is removed. Creates the temporary folder at once. Errors
+  // what ended processes left next to it is removed. Creates the temporary folder at once. Errors
   // (all members): kOutput under `where`, also where there is anything but an empty folder already.
   OutputFolder(const std::filesystem::path& path, About where);
   // Removes the temporary folder, and those that were made above it, unless it was committed.

@@ -95,7 +95,7 @@ bool is_captured_folder(const std::filesystem::path& path);
 // file, and the line or the key, for anything that docs/your-module.md does not allow.
 std::shared_ptr<const CapturedModel> captured_at(const std::filesystem::path& folder);
 
-// Reads a module from the two texts; `folder` is for messages and for the files beside them.
+// Reads a module from the two texts; `folder` is for messages and for the folder's other files.
 CapturedModel captured_from(const std::string& program, const std::string& index,
                             const std::filesystem::path& folder);
 

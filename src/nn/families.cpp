@@ -105,7 +105,7 @@ std::string quantization_of(Fields& f) {
 
 void say_part(ReadModel& model) {
   model.notes.emplace_back("only its text part is read");
-  std::ranges::rotate(model.notes, model.notes.end() - 1);  // in front of the others
+  std::ranges::rotate(model.notes, model.notes.end() - 1);  // before the others
   model.is_part = true;
 }
 

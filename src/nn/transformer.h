@@ -6,7 +6,7 @@
 // layers.{i}.attn.{q,k,v,output}_proj.weight, layers.{i}.ln2.weight,
 // layers.{i}.ffn.{w1,w2,w3}.weight, ln_final.weight, lm_head.weight; weights are [out, in]. Where a
 // model has them: {…}.bias beside a weight, position_embeddings.weight, attn.{q,k}_norm.weight, and
-// ln{1,2}_after.weight of norms behind the branches; the weight of a norm that adds an offset to it
+// ln{1,2}_after.weight of norms after the branches; the weight of a norm that adds an offset to it
 // is called {…}.deviation.
 #pragma once
 

@@ -144,7 +144,7 @@ void register_refresh_codes() {
        .only_on_gpus = true});
 }
 
-// --- behind them --------------------------------------------------------------------------------
+// --- the update that writes codes ---------------------------------------------------------------
 // Returns the shape of a block, which has the rows of all its parts, and checks their columns.
 Shape shape_of(const OpCall& c, const AdamwBlocks& blocks, std::size_t block) {
   require_matrix(c, blocks.part(block, 0));

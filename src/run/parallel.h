@@ -50,7 +50,7 @@ struct Parallel {
   // True if collectives overlap other nodes. With groups of both kinds they must not, because
   // collectives of two groups at the same time could wait for each other forever.
   bool runs_beside() const { return overlap != Overlap::kOff && !is_divided(); }
-  // True if the collectives of a divided model run beside nodes that do not wait for them.
+  // True if a divided model's collectives run at the same time as nodes that do not wait for them.
   bool runs_beside_products() const {
     return overlap != Overlap::kOff && is_divided() && replicas() == 1;
   }

@@ -66,8 +66,8 @@ class Communicator {
   virtual Processes* processes() const { return nullptr; }
 };
 
-// Makes the communicators of a new group of this many ranks that belong to this process, in the
-// order of ranks: of all ranks, or of this process alone. `first`: the device of the first of them.
+// Makes the communicators of the ranks that this process has, in their order, in a new group of
+// `ranks` ranks: of all, if it is the only process, or of one. `first`: the device of the first.
 using GroupFactory =
     std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
 

@@ -164,8 +164,8 @@ struct VectorProducts {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Multiplies heads of bfloat16 by tiles. A block's keys and values are packed as rows of a, and its
-// keys once more, transposed, for the gradient of queries.
+// Multiplies heads of bfloat16 by tiles. A block's keys and values are packed as rows of `a`, and
+// its keys once more, transposed, for the gradient of queries.
 template <class Tiles>
 struct TileProducts {
   using T = BF16;
@@ -230,7 +230,7 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
   products.pack_queries_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
   // The log-sum-exps to base two, as the scores are, in two parts: near 10,000 a float has only ten
-  // bits behind the point.
+  // bits after the point.
   for (std::int64_t i = 0; i < m.queries; ++i) {
     const double lse =
         static_cast<double>(b.lse[at + i]) * kLog2E + static_cast<double>(b.missing[at + i]);
@@ -245,7 +245,7 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
 }
 
 // Sets p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the
-// slope of a cap; in `rows` rows, both are 0 where a key is hidden or behind the last one.
+// slope of a cap; in `rows` rows, both are 0 where a key is hidden or after the last one.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t rows,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);

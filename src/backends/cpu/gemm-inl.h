@@ -316,7 +316,7 @@ HWY_INLINE float pair_of(BF16 lower, BF16 upper) {
   return std::bit_cast<float>(std::uint32_t{lower.bits} | std::uint32_t{upper.bits} << 16);
 }
 
-// Packs as pack() does, but pairs: ⌈k / 2⌉ steps, with a zero behind an odd last one.
+// Packs pairs of elements of K, as pack() packs elements: ⌈k / 2⌉ steps, an odd k ends with a zero.
 template <std::int64_t kWidth>
 HWY_NOINLINE void pack_pairs(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
@@ -374,7 +374,7 @@ HWY_INLINE void pack_as(const T* src, std::int64_t stride_j, std::int64_t stride
   }
 }
 
-// A part of b: `n` columns over `k` rows.
+// A part of `b`: `n` columns over `k` rows.
 template <class T>
 struct Panel {
   const T* data = nullptr;
@@ -382,12 +382,12 @@ struct Panel {
   std::int64_t n = 0, k = 0;
 };
 
-// Prefetches the memory from which a strip of b will be packed, a few cache lines in each turn, so
-// that packing does not wait for memory: weights come from beyond the caches.
+// Prefetches the memory from which a strip of `b` will be packed, a few cache lines in each turn,
+// so that packing does not wait for memory: weights come from beyond the caches.
 template <class T>
 class StripFetch {
  public:
-  // Fetches columns j.. of b, or, behind its last, the first ones of `after`; all of them in
+  // Fetches columns j.. of `b`, or, after its last, the first ones of `after`; all of them in
   // `turns` calls of some().
   StripFetch(const Panel<T>& b, std::int64_t j, const Panel<T>& after, std::int64_t turns) {
     const bool is_last = j >= b.n;
@@ -441,7 +441,7 @@ class PackedFetch {
   std::int64_t per_turn_;  // lines
 };
 
-// Sets c[m, columns] (+)= packed a times a packed strip of b; fetches what comes next meanwhile.
+// Sets c[m, columns] (+)= packed `a` times a packed strip of `b`; meanwhile fetches by `next`.
 template <class Strips, class Fetch>
 HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t steps, const float* a,
                                const float* strip, std::int64_t columns, Fetch& next, float* c,
@@ -465,9 +465,9 @@ HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t ste
   }
 }
 
-// Computes c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into
-// `strip` (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which
-// comes next, the first strip is fetched.
+// Computes c[m, b.n] (+)= packed `a` times `b`. Every strip of `b` is packed right before its use,
+// in `strip` (kColumns * k floats), which stays in L1 while all of `a` passes by. The first strip
+// of `after`, the panel that comes next, is fetched.
 template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                                  const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
@@ -500,7 +500,7 @@ struct VectorStrips {
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
   }
-  // Packs strips of b, one behind the other; the next function multiplies as multiply(), n columns.
+  // Packs the columns of `b` as strips, one after the other, for multiply_packed().
   template <class T>
   static void pack_columns_of_b(const Panel<T>& b, float* dst) {
     pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);
