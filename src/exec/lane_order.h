@@ -33,7 +33,7 @@ class LaneOrder {
     bool is_apart = false;       // it has work that lane 0 has not waited for
   };
 
-  // Makes lane 0 wait for the batches of other lanes that the turn says.
+  // Makes lane 0 wait for the batches of other lanes that the turn names.
   void wait(const Turn& turn);
   // Makes the node's lane wait for what lane 0 has issued, if its turn says so or it is the first.
   void fork(NodeId node);

@@ -39,7 +39,7 @@ std::vector<Val> quantize_decomposed(Expansion e) {
   return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
-// Returns the result types of an op that scales by operand `last` and returns the new one as well.
+// Returns the result types of an op that reads operand `last` and returns its new value as well.
 std::vector<Type> delayed_types(const OpCall& c) {
   std::vector<Type> out = quantized_types(c);
   const auto at = static_cast<int>(c.inputs.size()) - 1;

@@ -10,7 +10,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// Throws unless m (operand `m`) and v (the next) have one dtype that a call with count can have.
+// Throws unless m (operand `m`) and v (the next) share a dtype that calls with `count` can have.
 void require_rounded_moments(const OpCall& c, int m) {
   rules::require_same_dtype(c, m, m + 1);
   const Type& type = c.inputs[static_cast<std::size_t>(m)];

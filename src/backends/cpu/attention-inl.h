@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 
-// The queries of a panel: whole register tiles, be they columns or rows of a product.
+// How many queries a panel has: a multiple of the rows, and of the columns, of a register tile.
 constexpr std::int64_t kPanel = HWY_TARGET == HWY_AVX3 ? 224 : 48;
 static_assert(kPanel % kRows == 0 && kPanel % kColumns == 0);
 static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::kQueries);

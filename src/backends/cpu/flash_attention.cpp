@@ -41,7 +41,7 @@ struct Forward {
         y(call.outputs[0], p.token_major),
         lse(call.outputs[1].as<float>()) {}
 
-  // Returns the queries of a tile; all tiles have about as many.
+  // Returns how many queries a tile has; all tiles have about as many.
   std::int64_t tile() const {
     const std::int64_t tiles = ceil_div(p.queries, kMostQueries);
     return round_up((p.queries + tiles - 1) / tiles, kPanel);

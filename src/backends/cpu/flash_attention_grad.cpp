@@ -406,7 +406,7 @@ void give_to_queries(P& products, const Backward& b, const Scratch& s, const Mee
 
 // --- the block ---------------------------------------------------------------------------------
 
-// Returns the columns of a panel that are computed: its queries, rounded up to whole tiles.
+// Returns how many columns of a panel are computed: its queries, rounded up to whole tiles.
 std::int64_t columns_of(const Meeting& m) {
   return round_up(round_up(m.queries, kRows), kColumns);
 }

@@ -27,7 +27,7 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
-// The float32 elements of a cache line, the distance of fetches from memory in one piece.
+// The float32 elements of a cache line; contiguous memory is fetched in steps of this size.
 constexpr std::int64_t kLine = 16;
 
 // Whether packed rows are fetched from L2, as with two multiply-adds of 16 lanes per cycle, and how

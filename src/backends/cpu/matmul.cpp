@@ -116,7 +116,7 @@ struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// Returns which of a panel's packed stretches of K begins with k_begin.
+// Returns the index of the stretch of K that begins with k_begin among those that a panel packs.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
