@@ -75,7 +75,7 @@ struct CapturedModel {
   std::int64_t vocab = 1;  // The largest `high` of all inputs; 1 without tokens.
   // How many numbered parts such as "model.layers.0" have nodes of their own.
   std::int64_t blocks = 0;
-  // The names of parts that most blocks have, such as "mlp", the smallest first.
+  // The names of parts that at least half of the blocks have, such as "mlp", the smallest first.
   std::vector<std::string> block_parts;
   DType weights = DType::kF32;  // The dtype of most elements in floating parameters.
   // True: the parameters are float64, which only the device reference can compute; `weights` is

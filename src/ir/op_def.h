@@ -171,8 +171,8 @@ struct OpDef {
   // True if the kernels write a result with these strides; empty: results are dense. It decides
   // whether the result can be a part of an assembly.
   std::function<bool(int output, const Type&, const Strides&)> writes = {};
-  // Set for an assembly: where operand `input` lies in the dense result. It launches nothing, since
-  // the nodes that make the operands write them there.
+  // Only assemblies have this: where operand `input` lies in the dense result. An assembly launches
+  // nothing, since the nodes that make its operands write them there.
   std::function<Layout(const OpCall&, int input)> part = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
@@ -206,7 +206,7 @@ struct OpDef {
   std::vector<Donation> donates = {};
   // Returns the donations of ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
-  // True: computing it again is cheaper than keeping the result (elementwise ops, casts,
+  // True: computing the op again is cheaper than keeping its results (elementwise ops, casts,
   // generators).
   bool cheap_to_recompute = false;
   // True: it is decomposed unless the device explicitly has a kernel for it.

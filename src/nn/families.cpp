@@ -109,7 +109,7 @@ void say_part(ReadModel& model) {
   model.is_part = true;
 }
 
-// Reads a multimodal model's text part; throws if both parts say if the head is tied, and differ.
+// Reads a multimodal model's text part; throws if its parts differ in whether the head is tied.
 ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
   ReadModel out = model_of_json(text, where + " text_config");
   Fields whole(json, where, out.unknown);

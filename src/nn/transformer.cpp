@@ -35,7 +35,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// Returns a bias's place: biases lie as the rows of their weights do. `in`: the length of a row.
+// Returns a bias's part of a block: biases lie as their weights do. `in`: the length of a row.
 BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   if (weight.block.empty()) return {};
   constexpr std::string_view kWeight = ".weight";

@@ -68,8 +68,8 @@ WindowedCache windowed_cache(const ModelConfig& config, std::int64_t context);
 Program slide_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 // Returns a program that decodes `count` = n tokens per run: inputs "tokens" [B,n], "position" of
-// the first of them (rank-0 i64), where caches slide its "windowed_position" in those of layers
-// with a window, and for n > 1 the "positions" [n] of all; states "cache.{i}.k", "cache.{i}.v"
+// the first token (rank-0 i64), if caches slide "windowed_position", its position in the caches of
+// layers with a window, and for n > 1 "positions" [n] of all tokens; states "cache.{i}.k" and ".v"
 // [B,H,T,D], T the context or the length of windowed_cache(); output "logits" [B,1,V] of the last.
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
                        std::int64_t count = 1);

@@ -30,7 +30,7 @@ bool is_token_major(const Attrs& attrs) {
   return attrs.flag("token_major");
 }
 
-// Returns how many keys a query sees, its own the last of them; 0: all keys up to its own.
+// Returns how many keys a query sees, its own and those right before it; 0: all keys up to its own.
 std::int64_t window_of(const Attrs& attrs) {
   return attrs.integer("window");
 }

@@ -27,7 +27,7 @@ DType accumulation_dtype(DType dtype);
 // --- type rules --------------------------------------------------------------------------------
 // Requires floating operands of one type, which is that of the one result.
 std::vector<Type> same_floating(const OpCall& call);
-// Requires operands of one type, of any dtype but, where there are several, float8.
+// Requires operands of one type: a single one of any dtype, several of any dtype but float8.
 std::vector<Type> same_type(const OpCall& call);
 
 // Requires operands of one dtype that differ in the size of `axis` at most; the result has all

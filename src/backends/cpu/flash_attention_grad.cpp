@@ -69,7 +69,7 @@ struct Backward {
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
-  // Returns the same problem with the document bounds of the text that `head` of q reads.
+  // Returns a copy of this problem with the document bounds of the text that `head` of q reads.
   Backward of_head(std::int64_t head) const {
     Backward out = *this;
     out.p = p.of_head(head);
@@ -483,8 +483,8 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
-// The lse from which on its rounding shows in the weights: these are then summed once beforehand,
-// and lse is corrected so that they sum to 1.
+// From this lse on, its rounding shows in the weights: they are then summed once beforehand, and
+// lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 
 template <class P>

@@ -30,12 +30,12 @@ constexpr int kUnroll = 4;
 // The float32 elements of a cache line; contiguous memory is fetched in steps of this size.
 constexpr std::int64_t kLine = 16;
 
-// Whether packed rows are fetched from L2, as with two multiply-adds of 16 lanes per cycle, and how
-// many floats ahead. They pass through L1 once for each strip of columns, which fills most of it.
+// Whether packed rows are prefetched from L2 (two multiply-adds of 16 lanes per cycle need it), and
+// how many floats ahead. Rows pass through L1 once per strip of columns, which fills most of it.
 constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
 constexpr std::int64_t kRowsAhead = 32 * kRows;
 
-// Fetches one row of a tile of the result. With AVX-512 it has two cache lines, and they are
+// Fetches one row of a tile of the result. With AVX-512 a row has two cache lines, which are
 // fetched into L2 only: strips fill L1, and rows whose distance is a multiple of a page would drive
 // each other out of it.
 HWY_INLINE void fetch_row(const float* row) {
