@@ -248,7 +248,7 @@ bool StepExecutor::is_only_in_between(const Value& v, int buffer) const {
          program_.value(v.layout.base).role != Role::kWeightCast;
 }
 
-// Copies the memory from the value's first to its last element, and gathers them on the host.
+// Copies memory from the value's first to its last element, and picks its elements on the host.
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
   const std::optional<Layout> layout = buffer_plan_.layout_of(program_, id);

@@ -61,7 +61,7 @@ enum class Fusion : std::uint8_t {
   kNone,  // It cannot be part of a fused kernel.
   // Element i of every result depends on elements i of the operands, by a scalar functor.
   kElementwise,
-  // Pairs of neighbours 2j and 2j+1 of the last axis by a scalar functor, with tables [T, D/2].
+  // Pairs 2j and 2j+1 of the last axis are computed by a scalar functor, with tables [T, D/2].
   kPairs,
   // Each row of the last axis is computed separately: by a reduction, or by the op's decomposition.
   kRows,

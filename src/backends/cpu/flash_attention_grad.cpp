@@ -77,7 +77,7 @@ struct Backward {
   }
   float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
-  // Returns the first block of keys that queries of this panel see.
+  // Returns the index of the first block of keys that this panel's queries see.
   std::int64_t first_block(std::int64_t panel) const {
     return p.first_visible(panel * kPanel) / block;
   }

@@ -416,9 +416,9 @@ class StripFetch {
  private:
   static constexpr auto kPerLine = static_cast<std::int64_t>(64 / sizeof(T));
   const T* row_ = nullptr;
-  // The remaining rows, and the bytes of an element.
+  // The elements from row to row, the rows that remain, and the elements of a row.
   std::int64_t stride_ = 0, rows_ = 0, width_ = 0;
-  // The elements of the row that were fetched, and the cache lines of a turn.
+  // How many elements of the row were fetched, and how many cache lines are in each turn.
   std::int64_t at_ = 0, per_turn_ = 0;
 };
 

@@ -410,7 +410,7 @@ void run_panels(const KernelCall& call, const Product& p) {
   }
 }
 
-// Adds the parts of K in their order, and writes the sums.
+// Adds the sums over the parts of K, in the order of the parts, and writes y.
 void combine(const KernelCall& call, const Product& p) {
   const std::int64_t count = p.y.count();
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
@@ -498,7 +498,7 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
   }
 }
 
-// Sets y = beta · c, for a sum of no products.
+// Sets y = beta · c, which is the result if K is 0.
 void scale_addend(const TensorRef& c, float beta, const TensorRef& y) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
   if (beta == 1.0f) {
