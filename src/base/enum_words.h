@@ -21,8 +21,8 @@
 
 namespace tracestep {
 
-// True if `value` is an enumerator of its type: in the name of this function the compiler writes
-// any other value as a number, "(tracestep::Order)2".
+// True if `value` is an enumerator of its type. The compiler writes any other value as a number in
+// the name of this function: "(tracestep::Order)2".
 template <auto value>
 constexpr bool is_enumerator() {
   const std::string_view text = __PRETTY_FUNCTION__;

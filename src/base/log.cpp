@@ -53,7 +53,7 @@ bool wait_for_reader(std::chrono::milliseconds limit) {
   return ready > 0 || (ready < 0 && errno != EINTR);
 }
 
-// Waits until stderr takes bytes; false after kPatience in which messages may be lost.
+// Waits until stderr takes bytes; false if it takes none for kPatience while messages may be lost.
 bool wait_as_long_as_allowed() {
   std::chrono::milliseconds waited{0};
   while (!wait_for_reader(kBetweenLooks)) {

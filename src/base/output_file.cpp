@@ -81,7 +81,7 @@ bool may_replace(const Directory& folder, const std::string& name) {
 }
 
 // Gives the file the permissions and, where this process may, owner and group of the one that it
-// replaces. Where the group cannot be kept, another one gets no more than everybody has.
+// replaces. If the group cannot be kept, the file's group gets no more rights than everybody.
 void take_permissions(const FileHandle& file, const struct stat& replaced) {
   mode_t mode = replaced.st_mode & 0777u;
   const bool has_group = ::fchown(file.get(), replaced.st_uid, replaced.st_gid) == 0 ||

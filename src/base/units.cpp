@@ -93,7 +93,7 @@ constexpr std::array<Scale, 6> kFlopScales = {{{1e18, "EFLOP"},
                                                {1e6, "MFLOP"},
                                                {1e3, "kFLOP"}}};
 
-// Returns the bytes that a unit stands for; 0: it is none. A letter alone is a power of 1024, as
+// Returns the bytes that a unit stands for; 0: it is no unit. A letter alone is a power of 1024, as
 // schedulers of clusters have it.
 std::int64_t bytes_of_unit(std::string_view unit) {
   constexpr std::string_view kPrefixes = "KMGT";

@@ -33,7 +33,7 @@ RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width,
                      const RopeFrequencies& frequencies, DType dtype = DType::kF32,
                      Here here = Here::current());
 
-// Compute elements one by one: `unary` and `binary` by the op named, the others by their own.
+// Compute each element: `unary` and `binary` by the op of this name, the others by their own op.
 Val unary(std::string_view op, Val x, Here here = Here::current());
 Val binary(std::string_view op, Val a, Val b, Here here = Here::current());
 Val add(Val a, Val b, Here here = Here::current());

@@ -555,8 +555,8 @@ void flash_attention_grad_kernel(const KernelCall& call) {
       b.turns[head * b.panels + i] = static_cast<std::int32_t>(of.first_block(i));
     }
   }
-  // The first blocks of keys are seen by most queries: they come first. Those of one head are far
-  // apart where there are many, and follow each other through the panels where there are few.
+  // Blocks of the first keys, which most queries see, come first. Blocks of one head are far apart
+  // if heads of keys are many, and follow each other through the panels if heads are few.
   const std::int64_t blocks = ceil_div(b.p.keys, b.block);
   for_chunks(call, blocks * b.p.key_heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t key_head = chunk % b.p.key_heads, block = chunk / b.p.key_heads;
