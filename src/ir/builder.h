@@ -43,7 +43,7 @@ class Builder {
   // Adds a node and returns its results.
   std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},
                         Here here = Here::current());
-  // Calls an op that has one result, and returns that.
+  // Calls an op that has one result, and returns this result.
   Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
             Here here = Here::current());
   // Adds a node with the op, attributes and origins of `node`, a node of `from`, which a builder

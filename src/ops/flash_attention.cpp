@@ -35,7 +35,7 @@ std::int64_t window_of(const Attrs& attrs) {
   return attrs.integer("window");
 }
 
-// Returns the type of a result like `x`: its own, or with tokens before heads if token_major.
+// Returns the type of a result like `x`: that of `x`, or with tokens before heads if token_major.
 Type result_type(const OpCall& c, const Type& x) {
   return is_token_major(c.attrs) ? Type{x.dtype, heads_moved(x.shape)} : x;
 }

@@ -51,7 +51,7 @@ class Communicator {
   // Sets the device's lane on which the next calls are issued; it is 0 except while a step is
   // issued.
   virtual void use_lane(int /*lane*/) {}
-  // Begin and end a batch: calls in between may be issued together, at the end; their operands must
+  // Begin and end a batch of calls, which may be issued together, at its end; their operands must
   // live until then.
   virtual void begin_batch() {}
   virtual void end_batch() {}
