@@ -1,4 +1,4 @@
-// Enums with a word for each enumerator. The words are said once, right behind the enum:
+// Enums with a word for each enumerator. The words are said once, right after the enum:
 //
 //   enum class Order { kSequential, kShuffled };
 //   TRACESTEP_WORDS(Order, "sequential", "shuffled");
@@ -21,8 +21,8 @@
 
 namespace tracestep {
 
-// True if `value` is an enumerator of its type: in the name of this function the compiler writes
-// any other value as a number, "(tracestep::Order)2".
+// True if `value` is an enumerator of its type. The compiler writes any other value as a number in
+// the name of this function: "(tracestep::Order)2".
 template <auto value>
 constexpr bool is_enumerator() {
   const std::string_view text = __PRETTY_FUNCTION__;
@@ -51,8 +51,8 @@ inline constexpr auto kAll = [] {
   return out;
 }();
 
-// Returns the word of an enumerator; `words` has one for each, as TRACESTEP_WORDS has them. It is
-// for words that stand in one place only. Returns "?" for a number that is no enumerator.
+// Returns the word of an enumerator from `words`, which has one for each, in their order; "?" for a
+// number that is no enumerator. It serves enums whose words are needed in a single place.
 template <class E, std::size_t n>
 constexpr std::string_view word_of(E value, const std::string_view (&words)[n]) {
   static_assert(has_enumerators<E, n>, "one word for each enumerator");

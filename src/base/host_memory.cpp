@@ -26,7 +26,7 @@ const GroupFiles kFirst{
 const GroupFiles kSecond{
     "memory.max", "memory.current", {"inactive_file", "active_file", "slab_reclaimable"}};
 
-// The least limit of the control groups seen, and the least that one has left, in bytes.
+// The least limit of the control groups seen so far, and the least rest of a limit, in bytes.
 struct Least {
   std::int64_t limit = kUnlimited, left = kUnlimited;
 };

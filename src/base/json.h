@@ -46,7 +46,7 @@ class Json {
   bool is_array() const { return std::holds_alternative<Array>(value_); }
   bool is_object() const { return std::holds_alternative<Object>(value_); }
 
-  // Return the value as this type; each throws Error{kInput} if it has another one.
+  // Return the value as the type in their names; each throws Error{kInput} if it has another type.
   bool as_bool() const;
   std::int64_t as_int() const;
   double as_double() const;

@@ -114,7 +114,7 @@ void LockedFile::cut(std::int64_t bytes) {
 
 void LockedFile::replace(std::string_view text) {
   OutputFile file(path_);
-  // Locked before it has the name, and through a descriptor that outlives the writing.
+  // The new file is locked before it has the name, by a descriptor that outlives the writing.
   Descriptor next(::fcntl(file.descriptor(), F_DUPFD_CLOEXEC, 0));
   if (next.get() < 0) fail(errno);
   ::flock(next.get(), LOCK_EX | LOCK_NB);

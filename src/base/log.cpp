@@ -53,7 +53,7 @@ bool wait_for_reader(std::chrono::milliseconds limit) {
   return ready > 0 || (ready < 0 && errno != EINTR);
 }
 
-// Waits until stderr takes bytes; false after kPatience in which messages may be lost.
+// Waits until stderr takes bytes; false if it takes none for kPatience while messages may be lost.
 bool wait_as_long_as_allowed() {
   std::chrono::milliseconds waited{0};
   while (!wait_for_reader(kBetweenLooks)) {
@@ -78,7 +78,7 @@ void put(std::string_view text) {
   put(text, wait_as_long_as_allowed);
 }
 
-// Returns the message as a line, with what redraws the progress line below it. Needs the lock.
+// Returns the message as a line, and the progress line below it again. `mutex` must be held.
 std::string line_of(LogLevel level, std::string_view message) {
   return fmt::format("{}{}{}\n{}", progress_text.empty() ? "" : kEraseLine,
                      level == LogLevel::kWarn ? "warning: " : "", message_line(message),

@@ -34,8 +34,8 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Returns the open descriptor of this process that a path names; -1: none. It is written through
-// itself: opened anew, a redirected stdout would be written from its start.
+// Returns the open descriptor of this process that a path names; -1: none. Output is written to
+// this descriptor: a redirected stdout that is opened anew would be written from its start.
 int descriptor_named(const fs::path& path) {
   if (path == "-") return STDOUT_FILENO;
   const std::string text = path.string();
@@ -81,7 +81,7 @@ bool may_replace(const Directory& folder, const std::string& name) {
 }
 
 // Gives the file the permissions and, where this process may, owner and group of the one that it
-// replaces. Where the group cannot be kept, another one gets no more than everybody has.
+// replaces. If the group cannot be kept, the file's group gets no more rights than everybody.
 void take_permissions(const FileHandle& file, const struct stat& replaced) {
   mode_t mode = replaced.st_mode & 0777u;
   const bool has_group = ::fchown(file.get(), replaced.st_uid, replaced.st_gid) == 0 ||

@@ -1,5 +1,5 @@
-// OutputFolder: a folder that appears whole or not at all. Its files are written under a temporary
-// name beside its own, which it takes once all of them are on the disk.
+// OutputFolder: a folder that appears whole or not at all. Its files are written to a folder with a
+// temporary name in the same place, which is renamed once all of them are on the disk.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace tracestep {
 class OutputFolder {
  public:
   // Takes a path that the user gave: a symbolic link is followed, folders above it are made, and
-  // what ended processes left beside it is removed. Creates the temporary folder at once. Errors
+  // what ended processes left next to it is removed. Creates the temporary folder at once. Errors
   // (all members): kOutput under `where`, also where there is anything but an empty folder already.
   OutputFolder(const std::filesystem::path& path, About where);
   // Removes the temporary folder, and those that were made above it, unless it was committed.

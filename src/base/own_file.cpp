@@ -14,7 +14,7 @@ using namespace std::string_view_literals;
 
 constexpr std::size_t kHeadBytes = 4096, kTailBytes = 64;
 
-// What an output begins with and contains, both compared without white space, since layouts differ.
+// A text that an output begins with, and one that it contains; comparisons ignore white space.
 struct Mark {
   std::string_view begins, holds = {};
 };

@@ -12,7 +12,7 @@ bool is_own_or_empty(int descriptor);
 // True if the mark of an output is in `head`, a file's first 4096 bytes, or in `tail`, its end.
 bool is_own(std::string_view head, std::string_view tail);
 
-// The marks of formats that have a fixed place for one; is_own() finds them.
+// The marks in formats that have a fixed place for a mark; is_own() finds them.
 inline constexpr std::string_view kTraceMark = "tracestep.trace/1";
 inline constexpr std::string_view kPictureMark = "tracestep.picture/1";
 inline constexpr std::string_view kSnapshotSchema = "tracestep.snapshot/1";

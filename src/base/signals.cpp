@@ -101,8 +101,8 @@ std::string hear_save(State& shared, const Taken& taken) {
   return fmt::format("{} received: {}", taken.name, shared.at_save);
 }
 
-// Carries out a signal's wish, then writes the line that confirms it, if nobody has to wait for
-// that: stderr may be a pipe that nobody reads.
+// Does what a signal asks for. Then writes the line that confirms it, unless this would have to
+// wait: stderr may be a pipe that nobody reads.
 void hear(const Taken& taken) {
   State& shared = state();
   std::unique_lock lock(shared.mutex);

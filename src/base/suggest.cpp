@@ -21,7 +21,7 @@ bool same_letter(char a, char b) {
   return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
 }
 
-// Returns the word without the dashes in front.
+// Returns the word without its leading dashes.
 std::string_view letters_of(std::string_view word) {
   return word.substr(std::min(word.find_first_not_of('-'), word.size()));
 }

@@ -17,8 +17,8 @@ std::size_t size_of(TextMark mark);  // The size of a mark in bytes.
 // Converts the UTF-16 bytes after a mark to UTF-8; nullopt if they are no UTF-16 or contain NUL.
 std::optional<std::string> utf8_of_utf16(std::string_view bytes, TextMark mark);
 
-// True if text without a mark looks like UTF-16: either among the bytes at even places or among
-// those at odd places most, and at least two, are NUL, and none of the others is.
+// True if a text without a mark looks like UTF-16: most bytes at even offsets, or most at odd ones,
+// are NUL, at least two are, and no byte at the other offsets is.
 bool looks_like_utf16(std::string_view bytes);
 
 }  // namespace tracestep

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMaxQuoted = 40;
 
-// Returns the text as seen, safe to print: shortened, and without control characters.
+// Returns the text in quotes, safe to print: shortened, and without control characters.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text.substr(0, kMaxQuoted)) {
@@ -93,7 +93,7 @@ constexpr std::array<Scale, 6> kFlopScales = {{{1e18, "EFLOP"},
                                                {1e6, "MFLOP"},
                                                {1e3, "kFLOP"}}};
 
-// Returns the bytes that a unit stands for; 0: it is none. A letter alone is a power of 1024, as
+// Returns the bytes that a unit stands for; 0: it is no unit. A letter alone is a power of 1024, as
 // schedulers of clusters have it.
 std::int64_t bytes_of_unit(std::string_view unit) {
   constexpr std::string_view kPrefixes = "KMGT";
@@ -106,7 +106,7 @@ std::int64_t bytes_of_unit(std::string_view unit) {
   return out;
 }
 
-// Returns the power of a thousand that the last letter of a count stands for; 0: for none.
+// Returns the power of a thousand that the last letter of a count stands for; 0: it is no unit.
 int power_of(char letter) {
   switch (letter) {
     case 'k':

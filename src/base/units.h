@@ -18,7 +18,7 @@ std::int64_t parse_int(const About& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
-// What "k" behind a number stands for; M, G or B, and T are its powers.
+// What "k" after a number stands for; M, G or B, and T are its powers.
 enum class Thousand : std::uint8_t {
   kDecimal,  // --steps 10k: 10,000
   kBinary,   // --context 4k: 4096
@@ -50,7 +50,7 @@ std::string format_duration_ms(double ms);
 std::string format_count(double count);
 // Returns floating-point operations as text: "1.23 TFLOP".
 std::string format_flops(double flops);
-// Returns a rate of such operations as text: "1.23 TFLOP/s".
+// Returns a rate of floating-point operations as text: "1.23 TFLOP/s".
 std::string format_flop_rate(double flops_per_second);
 
 // Returns an exact number of bytes as text, with the largest unit of which it is a whole number:

@@ -35,7 +35,7 @@ bool moves_others(char32_t c) {
          (c >= 0x2066 && c <= 0x206f);
 }
 
-// Calls `on_character(c, bytes)` for each character, and with kNone for each byte of no character.
+// Calls `on_character(c, bytes)` for each character, with kNone for each byte that is in none.
 template <class OnCharacter>
 void walk(std::string_view text, OnCharacter&& on_character) {
   while (!text.empty()) {
@@ -56,7 +56,7 @@ bool continues(char c) {
   return (static_cast<unsigned char>(c) & 0xc0u) == 0x80u;
 }
 
-// Returns how many bytes in front of `text`, which are no character, begin one; at least 1.
+// Returns how many bytes at the start of `text` begin an incomplete character; at least 1.
 std::size_t ill_formed_bytes(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const std::size_t length = lead >= 0xf0u ? 4 : lead >= 0xe0u ? 3 : 2;

@@ -37,7 +37,7 @@ std::string with_visible_marks(std::string_view text);
 std::string escaped_bytes(std::string_view text);
 std::string unescaped_bytes(std::string_view text);
 
-// Does as escaped(), with at most `max_bytes` (at least 16): an ellipsis replaces the middle of a
+// Returns escaped(text) in at most `max_bytes` (at least 16): an ellipsis replaces the middle of a
 // longer text. It is for messages, which quote names and values of any length.
 std::string message_line(std::string_view text, std::size_t max_bytes = 4096);
 

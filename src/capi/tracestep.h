@@ -1,6 +1,6 @@
 /* clang-format off */
 /* tracestep as a library: training steps of a captured module, in the caller's process and in the
- * caller's memory. Plain C; nothing is thrown, printed on stdout or kept behind a failed call.
+ * caller's memory. Plain C; nothing is thrown, printed on stdout or kept after a failed call.
  *
  * Order    open a session (a device, and weights by name); plan runs of a program; lend memory;
  *          start them, which allocates the rest; then set inputs and rates, go, get. Runs of one
@@ -81,15 +81,15 @@ typedef struct {
   const char* words; /* NULL: none */
   int32_t rule;      /* tracestep_rule */
   /* Micro-batches of a step: FIRST and NEXT have 1/accumulate of the loss, and of that 1/count
-   * where so many ranks have joined. 0: 1. */
+   * where `count` ranks have joined. 0: 1. */
   int32_t accumulate;
-  /* The largest norm of all gradients; INFINITY: any. Both have the output "grad_norm", in front of
-   * clipping. 0: any, and no norm. */
+  /* The largest norm of all gradients, which are scaled down to it; INFINITY: any. Both give the
+   * output "grad_norm", the norm before that. 0: any, and no such output. */
   double clip;
   const tracestep_group* groups;
   int64_t group_count; /* 0: one group, 0.9, 0.999, 1e-8 and no decay */
-  /* Of the loss in float16, the state "loss_scale", which begins at 65536: the factor after so many
-   * good steps in a row, and that after one whose gradients overflow, which updates nothing. */
+  /* Factors on the scale of a loss in float16 (state "loss_scale", at first 65536): after
+   * scale_interval good steps in a row, and after one with overflow, which updates nothing. */
   double scale_growth;    /* 0: 2 */
   double scale_backoff;   /* 0: 0.5 */
   int64_t scale_interval; /* 0: 2000 */
@@ -129,48 +129,48 @@ typedef struct {
   int64_t offset;    /* bytes from the block's beginning */
 } tracestep_tensor;
 
-/* TRACESTEP_INTERFACE of the library. */
+/* Returns TRACESTEP_INTERFACE as the library was built with it. */
 int tracestep_interface(void);
-/* Why this thread's last call failed, in words that stay until its next call. */
+/* Says why this thread's last call failed, in words that stay until its next call. */
 const char* tracestep_message(void);
 
-/* The device is made, and nothing else: on a GPU also the scratch memory of its products. */
+/* Opens a session: makes its device and, on a GPU, the scratch memory of products. */
 int tracestep_open(const tracestep_options* options, tracestep_session** out);
-/* Before the first plan; the ranks meet. On a GPU of its own each. */
+/* Connects the session to the other ranks, before its first plan. On GPUs each rank has its own. */
 int tracestep_join(tracestep_session* session, const tracestep_ranks* ranks);
-/* Also ends the runs of the session. NULL is none. */
+/* Closes a session and ends its runs; does nothing for NULL. */
 void tracestep_close(tracestep_session* session);
 
 /* Makes the program of a run, and allocates nothing. `program`: the folder or the file. The run
  * belongs to the session. UPDATE takes NULL. */
 int tracestep_plan(tracestep_session* session, const char* program, int kind, tracestep_run** out);
-/* Ends it before its session: its inputs and temporaries are free, weights and states stay. */
+/* Ends a run before its session: frees its inputs and temporaries; weights and states stay. */
 void tracestep_end(tracestep_run* run);
-/* Bytes as planned, for what is lent so far. */
+/* Gets the bytes of a run as planned, with the memory that is lent so far. */
 int tracestep_size(const tracestep_run* run, tracestep_bytes* out);
-/* Tensors 0, 1, … of the run; TRACESTEP_USAGE behind the last. Texts stay as long as the run. */
+/* Describes tensor 0, 1, … of a run; TRACESTEP_USAGE after the last. Texts live as long as it. */
 int tracestep_tensor_at(const tracestep_run* run, int64_t index, tracestep_tensor* out);
 
-/* The tensor of this name lies here in all runs that are started from now on. Its values are
- * kept, those of an input too; `data` is at a multiple of 64 bytes, on a GPU of 256. */
+/* Makes the tensor of this name lie at `data` in all runs that are started from now on. Its values
+ * are kept, those of an input too; `data` is at a multiple of 64 bytes, on a GPU of 256. */
 int tracestep_lend(tracestep_session* session, const char* name, void* data, int64_t bytes);
-/* Allocates what is not lent, chooses kernels. Parameters that are not lent are unset; other states
+/* Allocates what is not lent; chooses kernels. Parameters that are not lent are unset; other states
  * are 0, and a loss scale what it starts at. */
 int tracestep_start(tracestep_run* run);
-/* Sets parameters and constants to those of the program's folder; drawn ones where it has none. */
+/* Sets parameters and constants to those of the program's folder; random ones if it has none. */
 int tracestep_load(tracestep_run* run);
 /* Writes the weights under the module's names, as safetensors. */
 int tracestep_save(tracestep_run* run, const char* path);
 
-/* Copies from and to host memory: all `bytes` of a tensor. An output is there until the next go. */
+/* Copy all `bytes` of a tensor from or to host memory. An output stays until the next go. */
 int tracestep_set(tracestep_run* run, const char* name, const void* data, int64_t bytes);
 int tracestep_get(tracestep_run* run, const char* name, void* data, int64_t bytes);
-/* For STEP and UPDATE: the learning rate of a group, and the number of its step, from 1. */
+/* Sets, for STEP and UPDATE, a group's learning rate and the number of its step, from 1. */
 int tracestep_rate(tracestep_run* run, int64_t group, double rate, int64_t step);
-/* The owner has changed a lent parameter: narrow copies of it are made anew. */
+/* Says that the owner has changed a lent parameter: its narrow copies are made anew. */
 int tracestep_refresh(tracestep_session* session, const char* name);
 
-/* Runs once. On a GPU the work is issued, behind what `stream`, a cudaStream_t, has so far, and
+/* Runs once. On a GPU the work is issued after what `stream`, a cudaStream_t, has so far, and
  * `stream` then waits for it; elsewhere it is done on return, and `stream` is ignored. */
 int tracestep_go(tracestep_run* run, void* stream);
 /* Waits for all work; tells what went wrong in it. */

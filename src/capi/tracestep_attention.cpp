@@ -69,7 +69,7 @@ std::int64_t workspace(const tracestep_attention_shape* shape, Size size) {
   return is_empty(*shape) ? 0 : size(translate(*shape), capability == kHopper);
 }
 
-// True if every tensor that a call of this shape reads is there.
+// True if no tensor that a call of this shape reads is a null pointer.
 bool has_tensors(const tracestep_attention_forward_call& call) {
   if (is_empty(call.shape) || call.shape.queries == 0) return true;
   const bool has_keys = call.k != nullptr && call.v != nullptr;

@@ -99,14 +99,14 @@ typedef struct {
   void* stream;
 } tracestep_attention_backward_call;
 
-/* Bytes of workspace on the current device; below 0: a tracestep_status. */
+/* Return the bytes of workspace of a call on the current device; below 0: a tracestep_status. */
 int64_t tracestep_attention_forward_workspace(const tracestep_attention_shape* shape);
 int64_t tracestep_attention_backward_workspace(const tracestep_attention_shape* shape);
 
 int tracestep_attention_forward(const tracestep_attention_forward_call* call);
 int tracestep_attention_backward(const tracestep_attention_backward_call* call);
 
-/* What a returned status means, in words that stay valid. */
+/* Says what a returned status means, in words that stay valid. */
 const char* tracestep_attention_message(int status);
 
 #ifdef __cplusplus

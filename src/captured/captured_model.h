@@ -75,7 +75,7 @@ struct CapturedModel {
   std::int64_t vocab = 1;  // The largest `high` of all inputs; 1 without tokens.
   // How many numbered parts such as "model.layers.0" have nodes of their own.
   std::int64_t blocks = 0;
-  // The names of parts that most blocks have, such as "mlp", the smallest first.
+  // The names of parts that at least half of the blocks have, such as "mlp", the smallest first.
   std::vector<std::string> block_parts;
   DType weights = DType::kF32;  // The dtype of most elements in floating parameters.
   // True: the parameters are float64, which only the device reference can compute; `weights` is
@@ -95,7 +95,7 @@ bool is_captured_folder(const std::filesystem::path& path);
 // file, and the line or the key, for anything that docs/your-module.md does not allow.
 std::shared_ptr<const CapturedModel> captured_at(const std::filesystem::path& folder);
 
-// Reads a module from the two texts; `folder` is for messages and for the files beside them.
+// Reads a module from the two texts; `folder` is for messages and for the folder's other files.
 CapturedModel captured_from(const std::string& program, const std::string& index,
                             const std::filesystem::path& folder);
 

@@ -45,7 +45,7 @@ class Beside {
     return value.leaf == LeafKind::kParameter && value.part.block.empty() && reads_[at(id)] == 1;
   }
 
-  // True for x · weightᵀ, with a bias or without, of parameters that nothing else reads.
+  // True for x · weightᵀ, with a bias or without, whose weight and bias nothing else reads.
   bool is_alone(const Node& node) const {
     return node.op->product && node.op->kernel_class == KernelClass::kGemm &&
            node.attrs.flag("transpose_b") && !node.attrs.flag("transpose_a") &&

@@ -134,7 +134,7 @@ std::shared_ptr<const CapturedModel> captured_at(const fs::path& folder) {
       read_text_file(folder / kCapturedProgram, "program"_field, kMaxProgramBytes);
   const std::string index =
       read_text_file(folder / kCapturedIndex, "program"_field, kMaxIndexBytes);
-  // A command asks for the same folder again and again: for a grid, for keys of rows.
+  // Models that were read: a command asks for one folder again and again (grids, keys of rows).
   static std::mutex mutex;
   static std::map<std::pair<fs::path, std::string>, std::shared_ptr<const CapturedModel>> all;
   const std::lock_guard lock(mutex);

@@ -39,7 +39,7 @@ class CompiledExecutor final : public StepExecutor {
   // Tries to capture the launches, once; captured_ stays empty if the device cannot or fails to.
   void capture();
   bool records_memory() const;
-  // Records the planned event of a place in the arena, as if the allocator had made it.
+  // Records `action` for a planned place in the arena, as if the allocator had done it.
   void record(MemoryAction action, const Plan::Place& place);
 
   const Plan plan_;

@@ -27,10 +27,10 @@ class EarlyResults {
                                             std::span<const Launch> launches,
                                             std::span<const std::string> outputs);
 
-  // Sends what this launch completed. `buffers`: addresses, by index in the buffer plan.
+  // Sends results that this launch completed. `buffers`: addresses, by index in the buffer plan.
   void send_behind(const Launch& launch, std::span<void* const> buffers);
   void count_replay();
-  // Begins another run.
+  // Begins another run, of which nothing has been sent yet.
   void restart();
 
   // Waits for a result; nullopt if `id` is not sent early, or was not sent in this run.

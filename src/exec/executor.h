@@ -69,7 +69,7 @@ class Executor {
   // Returns a floating rank-0 output as a number.
   double scalar(std::string_view name) const;
   // Copies a value to the host; nullopt if it is not alive. During a pause, the results of the node
-  // in front of it are alive.
+  // before it are alive.
   virtual std::optional<HostTensor> value(ValueId id) const = 0;
   // Frees the outputs of the last run, which then cannot be read any more.
   virtual void release_outputs() = 0;

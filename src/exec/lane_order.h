@@ -33,19 +33,19 @@ class LaneOrder {
     bool is_apart = false;       // it has work that lane 0 has not waited for
   };
 
-  // Makes lane 0 wait for the batches of other lanes that the turn says.
+  // Makes lane 0 wait for the batches of other lanes that the turn names.
   void wait(const Turn& turn);
   // Makes the node's lane wait for what lane 0 has issued, if its turn says so or it is the first.
   void fork(NodeId node);
   // Ends a batch in which a run failed, so that later collectives are not held back.
   void close_batch();
-  // Return an event's number: on lane 0 before the k-th batch beside it, and at that batch's end.
+  // Return the numbers of events: on lane 0 before the k-th batch of another lane, and at its end.
   static constexpr std::size_t fork_event(std::size_t batch) { return 2 * batch; }
   static constexpr std::size_t end_event(std::size_t batch) { return 2 * batch + 1; }
 
   Device& device_;
   const std::span<const Turn> turns_;
-  std::vector<std::size_t> batch_of_;  // by node beside lane 0
+  std::vector<std::size_t> batch_of_;  // by node of another lane than 0
   std::unique_ptr<LaneEvents>
       events_;  // nullptr: the device has one lane, or the program needs one
   std::array<Beside, kLaneCount> beside_;

@@ -74,7 +74,7 @@ class Preparation {
                      alignment_at(alignment_, offset + offset_in_block(id))});
   }
 
-  // Returns the bytes in front of the value's buffer in the allocation that it is a part of.
+  // Returns how many bytes lie before the value's buffer in the allocation that has the buffer.
   std::int64_t offset_in_block(ValueId id) const {
     const Buffer* buffer = buffer_plan_.buffer(id);
     if (buffer == nullptr) return 0;

@@ -23,10 +23,10 @@ class PlanGuard {
   // guard.
   PlanGuard(const Program& program, const Plan& plan, Device& device, std::byte* arena);
 
-  // Begins a step, with no live place.
+  // Begins a step, in which no place of the plan is live yet.
   void restart();
-  // Called before a launch. Fails if a place that the launch is the first to use overlaps a live
-  // one.
+  // Called before a launch. Fails if a place of the plan that the launch is the first to use
+  // overlaps one that is live.
   void before(const Launch& launch);
   // Called after a launch. Fails if bytes have changed that the launch may not write. Places that
   // no later launch reads become dead.
@@ -37,12 +37,12 @@ class PlanGuard {
     std::int64_t first = 0, bytes = 0;
   };
   std::vector<Range> watched_ranges() const;
-  // Returns the watched ranges of place `index`; -1: none.
+  // Returns the watched ranges of place `index` of the plan; none for -1.
   std::vector<Range> watched_part_of(int index) const;
   void fill_dead(Range range);
-  // Takes what the place holds now as its right content.
+  // Takes what place `index` of the plan holds now as its right content.
   void take_over(int index);
-  // Marks the place as dead, and fills it with NaN.
+  // Marks place `index` of the plan as dead, and fills it with NaN.
   void bury(int index);
   void check_unchanged(NodeId node, Range range) const;
   // Describes a range of bytes: "bytes 256 to 259 of the arena: no buffer's", or the results that

@@ -13,7 +13,7 @@
 namespace tracestep {
 namespace {
 
-// Returns the rows of one of `shares` shares; the value itself unless it has rows for all of them.
+// Returns share number `share` of the value's rows, or the value if it lacks rows for all shares.
 TensorView share_of(const TensorView& value, const Type& type, int share, int shares) {
   const bool has_rows = !type.shape.empty() && !value.shape.empty();
   if (!has_rows || value.shape[0] != type.shape[0] * shares) return value;

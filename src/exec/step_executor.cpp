@@ -241,14 +241,14 @@ HostTensor StepExecutor::output(std::string_view name) const {
   return *std::move(out);
 }
 
-// True for a value in the memory of a narrow copy of weights, which the update writes again.
+// True if the value lies in a narrow copy of weights only until the update writes the copy again.
 bool StepExecutor::is_only_in_between(const Value& v, int buffer) const {
   const Value& owner = program_.value(buffer_plan_.buffers[at(buffer)].owner);
   return owner.leaf != LeafKind::kNone && owner.role == Role::kWeightCast &&
          program_.value(v.layout.base).role != Role::kWeightCast;
 }
 
-// Copies the memory from the value's first to its last element, and gathers them on the host.
+// Copies memory from the value's first to its last element, and picks its elements on the host.
 std::optional<HostTensor> StepExecutor::value(ValueId id) const {
   const Value& v = program_.value(id);
   const std::optional<Layout> layout = buffer_plan_.layout_of(program_, id);

@@ -21,7 +21,7 @@ struct Program;
 // A nested program: the body of a fused node. Shared and immutable.
 using Region = std::shared_ptr<const Program>;
 
-// Attributes are small: numbers, names, lists and programs, never tensors. A constant tensor is
+// The value of an attribute: a number, name, list or program, never a tensor. A constant tensor is
 // made by a generator node (fill, iota, …).
 using AttrValue = std::variant<std::int64_t, double, bool, std::string, DType, Dims, Region>;
 
@@ -43,7 +43,7 @@ class Attrs {
   const AttrValue* find(std::string_view name) const;
   const std::vector<Entry>& entries() const;
 
-  // Typed access. The attribute must exist and have this type; the builder fills in defaults.
+  // Return an attribute, which must exist and have this type; the builder adds defaults.
   std::int64_t integer(std::string_view name) const;
   double real(std::string_view name) const;
   bool flag(std::string_view name) const;

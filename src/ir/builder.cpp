@@ -105,7 +105,7 @@ bool Builder::are_alike(const Program& from, const Node& node,
   return true;
 }
 
-// Adds a copy of `node`. If it reads what the node read, types need not be inferred again.
+// Adds a copy of `node`. Infers types again only where `inputs` have other types or layouts.
 std::vector<Val> Builder::copy(const Program& from, const Node& node,
                                const std::vector<Val>& inputs) {
   Node out{node.op, node.attrs, {}, {}, node.origins, node.made_by, node.epoch};

@@ -43,7 +43,7 @@ class Builder {
   // Adds a node and returns its results.
   std::vector<Val> call(const OpDef& op, std::vector<Val> inputs, Attrs attrs = {},
                         Here here = Here::current());
-  // Calls an op that has one result, and returns that.
+  // Calls an op that has one result, and returns this result.
   Val call1(std::string_view op, std::vector<Val> inputs, Attrs attrs = {},
             Here here = Here::current());
   // Adds a node with the op, attributes and origins of `node`, a node of `from`, which a builder
@@ -53,7 +53,7 @@ class Builder {
   void output(std::string_view name, Val value);
   void update(Val leaf, Val value);
   void set_role(Val value, Role role) { mutable_value(value).role = role; }
-  // Sets the memory in which a parameter or a state lies; the leaves of one block lie in the same.
+  // Sets the memory in which a parameter or a state lies, which is one for all leaves of a block.
   void set_memory(Val leaf, Memory memory) { mutable_value(leaf).memory = memory; }
   // Makes a leaf a part of a block. Throws Error{kUsage} when it reaches beyond the block.
   void set_part(Val leaf, BlockPart part);

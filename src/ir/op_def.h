@@ -61,7 +61,7 @@ enum class Fusion : std::uint8_t {
   kNone,  // It cannot be part of a fused kernel.
   // Element i of every result depends on elements i of the operands, by a scalar functor.
   kElementwise,
-  // As kElementwise, for pairs of neighbours 2j and 2j+1 of the last axis, with tables [T, D/2].
+  // Pairs 2j and 2j+1 of the last axis are computed by a scalar functor, with tables [T, D/2].
   kPairs,
   // Each row of the last axis is computed separately: by a reduction, or by the op's decomposition.
   kRows,
@@ -171,8 +171,8 @@ struct OpDef {
   // True if the kernels write a result with these strides; empty: results are dense. It decides
   // whether the result can be a part of an assembly.
   std::function<bool(int output, const Type&, const Strides&)> writes = {};
-  // Set for an assembly: where operand `input` lies in the dense result. It launches nothing, since
-  // the nodes that make the operands write them there.
+  // Only assemblies have this: where operand `input` lies in the dense result. An assembly launches
+  // nothing, since the nodes that make its operands write them there.
   std::function<Layout(const OpCall&, int input)> part = {};
   // Gradients of the inputs ("no value" where none flows); empty: not differentiable.
   std::function<std::vector<Val>(const OpExpansion&)> gradient = {};
@@ -204,9 +204,9 @@ struct OpDef {
 
   // Outputs that may take an input's storage when no later node reads that input.
   std::vector<Donation> donates = {};
-  // As `donates`, for ops whose operands come in groups; empty: `donates` is used.
+  // Returns the donations of ops whose operands come in groups; empty: `donates` is used.
   std::function<std::vector<Donation>(const Attrs&, std::size_t inputs)> donates_in_groups = {};
-  // True: computing it again is cheaper than keeping the result (elementwise ops, casts,
+  // True: computing the op again is cheaper than keeping its results (elementwise ops, casts,
   // generators).
   bool cheap_to_recompute = false;
   // True: it is decomposed unless the device explicitly has a kernel for it.

@@ -38,7 +38,7 @@ class Parser {
   }
 
  private:
-  // --- characters and tokens ---------------------------------------------------------------
+  // Fails at the character that is read next.
   [[noreturn]] void fail(const std::string& message) const { fail_at(at_, message); }
   // Fails at the word that was read last.
   [[noreturn]] void fail_word(const std::string& message) const { fail_at(word_, message); }
@@ -156,7 +156,7 @@ class Parser {
     return word("a value name");
   }
 
-  // --- grammar -----------------------------------------------------------------------------
+  // Reads a program, or a region inside of one, from the word "program" to its closing brace.
   Program program() {
     if (!accept_word("program")) fail("'program' expected");
     if (++depth_ > 16) fail("regions are nested too deeply");

@@ -28,7 +28,7 @@ class Rewriter {
   std::vector<Val> inputs(const Node& node) const;
   // Copies `node` with its origins; the copy's results replace the old ones.
   std::vector<Val> copy(const Node& node) { return copy(node, inputs(node)); }
-  // Copies `node` with its origins, too, but the copy reads these inputs.
+  // Copies `node` with its origins, but the copy reads `inputs` and not the node's own inputs.
   std::vector<Val> copy(const Node& node, const std::vector<Val>& inputs);
   // Sets the values that replace the results of `node`; "no value" for a result without readers.
   void replace(const Node& node, const std::vector<Val>& values);

@@ -68,7 +68,7 @@ class Verifier {
     layouts(id, inputs, results);
   }
 
-  // Checks that the operands of a view of several follow one another in one block.
+  // Checks that the operands of a view, if it has several, follow one another in one block.
   void parts(NodeId id) const {
     const Node& n = program_.node(id);
     if (!n.op->is_view() || n.inputs.size() < 2) return;

@@ -7,7 +7,7 @@ namespace tracestep {
 
 enum class VerifyStage : std::uint8_t {
   kBuilt,  // After building: views may still need a copy, and kernels may not accept a layout.
-  // After `materialize`: every view is one, and the op accepts the layout of every kernel input.
+  // After `materialize`: no view still needs a copy, and the op accepts each kernel input's layout.
   kMaterialized,
 };
 

@@ -13,7 +13,7 @@ namespace tracestep {
 // Returns the record of a module: its name and folder, and the sizes that a run may ask for.
 ModelConfig captured_config(std::shared_ptr<const CapturedModel> model);
 
-// Return programs as logits_program() (of a module without logits: its loss) and loss_program() do.
+// Return programs like logits_program() (of a module without logits: its loss) and loss_program().
 // Throw Error{kUsage} unless shape and dtypes are the module's. Inputs have the module's names.
 Program captured_logits(const ModelConfig& config, BatchShape shape, DType weights);
 Program captured_loss(const ModelConfig& config, BatchShape shape, const LossOptions& options);

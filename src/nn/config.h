@@ -131,7 +131,7 @@ const std::vector<ModelConfig>& model_presets();
 // Returns the preset or published model (nn/families.h) with this name, in any case; nullptr: there
 // is none.
 const ModelConfig* find_model(std::string_view name);
-// Does as find_model(); throws Error{kUsage} with the closest name if there is none.
+// Returns a copy of what find_model() finds; throws Error{kUsage} with the closest name if nothing.
 ModelConfig preset(std::string_view name);
 
 // Rewrites fields that can say the same in several ways into one: for example, as many heads of

@@ -105,11 +105,11 @@ std::string quantization_of(Fields& f) {
 
 void say_part(ReadModel& model) {
   model.notes.emplace_back("only its text part is read");
-  std::ranges::rotate(model.notes, model.notes.end() - 1);  // in front of the others
+  std::ranges::rotate(model.notes, model.notes.end() - 1);  // before the others
   model.is_part = true;
 }
 
-// Reads a multimodal model's text part; throws if both parts say if the head is tied, and differ.
+// Reads a multimodal model's text part; throws if its parts differ in whether the head is tied.
 ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
   ReadModel out = model_of_json(text, where + " text_config");
   Fields whole(json, where, out.unknown);

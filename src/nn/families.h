@@ -47,10 +47,10 @@ std::vector<std::string> doubts_of(const ReadModel& model);
 // run the model.
 void require_no_doubts(const ReadModel& model, const std::string& where);
 
-// Reads the model in a folder with a config.json, or in that file. It gets the name of the folder
-// or file ("custom" if that is the name of another known model). Throws Error{kInput}.
+// Reads the model of a config.json; `path` is that file or its folder. The model gets the name of
+// the folder or file ("custom" if that is the name of another known model). Throws Error{kInput}.
 ReadModel read_model(const std::filesystem::path& path);
-// Does as read_model(), but an unchanged file is read only once.
+// Returns what read_model() returns, but reads a file again only if it has changed.
 std::shared_ptr<const ReadModel> known_model_at(const std::filesystem::path& path);
 
 // Returns the model that a flag names: a preset or a published model by name, in any case, a path,

@@ -14,7 +14,7 @@ namespace {
 // How several tensors of a model here form one tensor in the family's files.
 enum class Joined : std::uint8_t { kNot, kOneAfterAnother, kByHead };
 
-// A module's name here and in a family's files, without the layer in front and ".weight" behind.
+// A module's name here and in a family's files, without its layer's prefix and without ".weight".
 struct Rule {
   std::string_view ours, theirs;
   Joined joined = Joined::kNot;

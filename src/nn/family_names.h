@@ -35,7 +35,7 @@ std::map<std::string, FamilyTensor> tensors_in_family(std::string_view family,
                                                       const ModelConfig& config,
                                                       const std::map<std::string, Shape>& ours);
 
-// Returns the prefix of a family's names that a file of the model without its head lacks: "model.".
+// Returns the prefix of a family's tensor names, "model.", which files of models without head lack.
 std::string_view stem_of_family(std::string_view family);
 
 }  // namespace tracestep

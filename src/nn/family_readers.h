@@ -36,7 +36,7 @@ void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {});
 // and a missing field means the usual window.
 void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers);
 
-// Reads the sizes that the families after Llama store under the same names.
+// Reads the sizes by the names that Llama and the families after it use.
 void read_sizes(Fields& f, ModelConfig& c);
 // Reads what most families store as Llama does. `kv_heads`: the default; 0: as many as heads.
 void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths = {});

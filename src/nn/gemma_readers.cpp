@@ -35,7 +35,7 @@ void read_like_gemma(Fields& f, ModelConfig& c) {
 
 }  // namespace
 
-// Reads gemma: its first files say gelu but mean the one by tanh, as a later field confirms.
+// Reads gemma, whose first files say gelu but mean its form by tanh, as a later field confirms.
 void read_gemma(Fields& f, ModelConfig& c) {
   read_any_gemma(f, c, 16);
   c.activation = activation_of(f, "hidden_act", "gelu_pytorch_tanh");

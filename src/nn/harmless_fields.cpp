@@ -42,7 +42,7 @@ constexpr std::string_view kOthers[] = {"initializer_range",
                                         "use_fused_cross_entropy"};
 constexpr std::string_view kPrefixesOfTools[] = {"unsloth_"};
 
-// Words in names of what every model here has: `false` for such a field would leave that out.
+// Words for parts that every model here has: `false` in a field so named leaves the part out.
 constexpr std::string_view kUsualParts[] = {
     "causal",  "rope", "rotary",  "norm",    "norms",  "rms",    "layernorm", "scale",
     "scaling", "gate", "gated",   "glu",     "swiglu", "mlp",    "residual",  "softmax",
@@ -55,7 +55,7 @@ bool is_in(const auto& names, std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
 }
 
-// True if `false` in a field of this name changes nothing: so "use_mrope", but not "causal".
+// True if `false` in a field of this name changes nothing, as for "use_mrope", but not "causal".
 bool is_off_by_false(std::string_view name) {
   if (is_in(kPartsOfOthers, name)) return true;
   for (std::size_t start = 0; start <= name.size();) {

@@ -8,7 +8,7 @@
 
 namespace tracestep {
 
-// True if the field with this value changes nothing. `all`: the fields beside it.
+// True if the field with this value changes nothing. `all`: the object that has the field.
 bool is_harmless_field(std::string_view name, const Json& value, const Json& all);
 
 }  // namespace tracestep

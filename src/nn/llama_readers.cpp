@@ -104,8 +104,8 @@ void read_phi3(Fields& f, ModelConfig& c) {
   read_windows(f, c, 0, "w");
 }
 
-// Reads SmolLM3: 1 in "no_rope_layers" is a rotated layer; without it, one in
-// "no_rope_layer_interval" is not. Windows, if switched on, are usually on layers without rotation.
+// Reads SmolLM3. "no_rope_layers" has 1 for a rotated layer; without this list, one layer in
+// "no_rope_layer_interval" is not rotated. Windows, if on, are usually on layers without rotation.
 void read_smollm3(Fields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   c.rope_theta = 2e6;

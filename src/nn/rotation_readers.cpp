@@ -83,8 +83,8 @@ RopeScaling scaling_of(Fields& f, const Lengths& lengths, const ModelConfig& c) 
   return out;
 }
 
-// Checks how many pairs turn by a token's place in time, in height and in width, which are one and
-// the same in a text, so that nothing changes.
+// Checks "mrope_section": how many pairs turn by a token's place in time, in height and in width.
+// In a text the three places are equal, so that nothing changes.
 void check_sections(Fields& f, const ModelConfig& c) {
   const Json* sections = f.find("mrope_section");
   if (sections == nullptr) return;

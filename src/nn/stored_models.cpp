@@ -93,7 +93,7 @@ constexpr Foreign kForeign[] = {{"mixtral", "mixtral (a mixture of experts)"},
                                 {"t5", "t5"},
                                 {"bert", "bert"}};
 
-// Returns the name in lower case, without its owner; "./gpt2" and "/gpt2" are paths.
+// Returns the name in lower case, without its owner; paths ("./gpt2", "/gpt2") stay whole.
 std::string short_name(std::string_view name) {
   const std::size_t slash = name.find('/');
   const bool has_owner = slash != name.npos && slash > 0 && name[0] != '.' && name[0] != '~';

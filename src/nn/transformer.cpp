@@ -35,7 +35,7 @@ class BlockOf {
   std::vector<std::int64_t> rows_;
 };
 
-// Returns a bias's place: biases lie as the rows of their weights do. `in`: the length of a row.
+// Returns a bias's part of a block: biases lie as their weights do. `in`: the length of a row.
 BlockPart of_bias(const BlockPart& weight, std::int64_t in) {
   if (weight.block.empty()) return {};
   constexpr std::string_view kWeight = ".weight";
@@ -49,8 +49,8 @@ struct AttentionContext {
   Val rows = {};  // of the tables of positions, for each token: [T], or [B,T] of packed rows
   ops::DocumentBounds documents = {};  // of packed rows
   std::int64_t length = 0;             // of the text
-  // While decoding: of the caches, and the place of the first token in them; the second of both are
-  // those of layers with a window.
+  // While decoding: the caches' length and the position in them of the first new token; the
+  // windowed ones are those of layers with a window.
   std::int64_t cached = 0, windowed_cached = 0;
   Val position = {}, windowed_position = {};
 };
@@ -123,7 +123,7 @@ class Model {
   }
 
   // Returns the context for decoding, with the tables' rows of the decoded positions.
-  // `windowed_position`: the position where windowed_cache() is short.
+  // `windowed_position`: the position in caches of layers with a window; "no value": `position`.
   AttentionContext decoded(Val position, Val windowed_position, Val rows, std::int64_t length) {
     AttentionContext out = full_context(length);
     out.position = position;
@@ -191,7 +191,7 @@ class Model {
     return linear(x, w, has_bias ? weight(name + ".bias", {out}, of_bias(part, x.dim(-1))) : Val{});
   }
 
-  // Returns the branch's result for x, with norms before and behind it as the model has them.
+  // Returns the branch's result for x, with norms before and after it as the model has them.
   template <class Branch>
   Val branch_of(Val x, const std::string& layer, std::string_view norm_name, Branch branch) {
     const std::string name = layer + "." + std::string(norm_name);

@@ -6,7 +6,7 @@
 // layers.{i}.attn.{q,k,v,output}_proj.weight, layers.{i}.ln2.weight,
 // layers.{i}.ffn.{w1,w2,w3}.weight, ln_final.weight, lm_head.weight; weights are [out, in]. Where a
 // model has them: {…}.bias beside a weight, position_embeddings.weight, attn.{q,k}_norm.weight, and
-// ln{1,2}_after.weight of norms behind the branches; the weight of a norm that adds an offset to it
+// ln{1,2}_after.weight of norms after the branches; the weight of a norm that adds an offset to it
 // is called {…}.deviation.
 #pragma once
 
@@ -68,16 +68,16 @@ WindowedCache windowed_cache(const ModelConfig& config, std::int64_t context);
 Program slide_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32);
 
 // Returns a program that decodes `count` = n tokens per run: inputs "tokens" [B,n], "position" of
-// the first of them (rank-0 i64), where caches slide its "windowed_position" in those of layers
-// with a window, and for n > 1 the "positions" [n] of all; states "cache.{i}.k", "cache.{i}.v"
+// the first token (rank-0 i64), if caches slide "windowed_position", its position in the caches of
+// layers with a window, and for n > 1 "positions" [n] of all tokens; states "cache.{i}.k" and ".v"
 // [B,H,T,D], T the context or the length of windowed_cache(); output "logits" [B,1,V] of the last.
 Program decode_program(const ModelConfig& config, BatchShape shape, DType weights = DType::kF32,
                        std::int64_t count = 1);
 
-// Decoding without the host: each run takes a token and its position from states, and leaves the
-// most likely next one and the position behind there, for the next run. `kGreedyText` [T] gets the
-// next token at the position of the one before, or -1 where a logit is infinite or NaN. One
-// sequence; caches as above, so that a prompt can be read by decode_program().
+// Decoding without the host: each run takes a token and its position from states, and leaves there,
+// for the next run, the most likely next token and its position. `kGreedyText` [T] gets the next
+// token at the position of the one before, or -1 where a logit is infinite or NaN. One sequence;
+// caches are those of decode_program(), which can read a prompt first.
 inline constexpr std::string_view kGreedyToken = "greedy.token",
                                   kGreedyPosition = "greedy.position",
                                   kGreedyWindowedPosition = "greedy.windowed_position",

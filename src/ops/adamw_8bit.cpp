@@ -31,7 +31,7 @@ void require_codes(const OpCall& c, int codes, int scale, const Shape& shape) {
   rules::require_shape(c, scale, {coded_blocks(shape.product())});
 }
 
-// --- conversion of codes -----------------------------------------------------------------------
+// Returns the result types of the op moment_codes: codes of 8 bits, and a scale for each block.
 std::vector<Type> moment_codes_type(const OpCall& c) {
   const Shape& shape = c.inputs[0].shape;
   for (int i = 0; i < 3; ++i) {
@@ -78,7 +78,7 @@ void register_from_moment_codes() {
                .accepts = rules::contiguous});
 }
 
-// --- the update --------------------------------------------------------------------------------
+// Returns the result types of adamw_8bit, those of its operands without grad, and checks operands.
 std::vector<Type> adamw_8bit_type(const OpCall& c) {
   require_lane(c);
   const AdamwGroups groups = coded_adamw_groups(c.attrs, c.inputs.size());

@@ -12,8 +12,8 @@ namespace tracestep::ops {
 std::vector<AttrDef> adamw_factors();
 std::vector<AttrDef> optional_operands();
 
-// Check operands and throw Error{kUsage} if they do not fit: the operands in front of the groups;
-// and a group of `inputs` tensors of one shape from operand `p` on.
+// Check operands and throw Error{kUsage} if they do not fit: the operands before the groups; and a
+// group of `inputs` tensors of one shape from operand `p` on.
 void require_factors(const OpCall& call, const AdamwGroups& groups);
 void require_group(const OpCall& call, const AdamwGroups& groups, std::size_t p,
                    std::size_t inputs);
@@ -32,7 +32,7 @@ void donate_group(std::vector<Donation>& out, std::size_t output, std::size_t p)
 
 // --- all groups of a call ----------------------------------------------------------------------
 
-// Throws Error{kUsage} if the operands are not whole groups, or those in front of them do not fit.
+// Throws Error{kUsage} if the operands are not whole groups, or those before the groups do not fit.
 void require_groups(const OpCall& call, const AdamwGroups& groups);
 // Computes the results of all groups by `update`, which is adamw_of() or similar, and the shadow of
 // each p.

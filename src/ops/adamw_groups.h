@@ -33,7 +33,7 @@ struct AdamwGroups {
 // Reads the order of a call's operands. An incomplete last group does not count.
 AdamwGroups adamw_groups(const Attrs& attrs, std::size_t inputs);
 
-// Does as adamw_groups(), for adamw_8bit, which always has a count.
+// Reads the order of the operands of adamw_8bit, which always has a count.
 AdamwGroups coded_adamw_groups(const Attrs& attrs, std::size_t inputs);
 
 // The order of the operands of adamw_codes: after the factors comes `found`, then the blocks; the

@@ -27,7 +27,7 @@ void register_block() {
                .cheap_to_recompute = true});
 }
 
-// Returns where operand `input` lies in the result: right behind the operands before it.
+// Returns where operand `input` lies in the result: right after the operands before it.
 Layout part_of_assembly(const OpCall& c, int input) {
   const Shape& whole = c.outputs[0].shape;
   const int axis = rules::normalized_axis(c, c.attrs.integer("axis"), whole.rank());

@@ -23,7 +23,7 @@ bool has_window(const Attrs& attrs) {
   return attrs.integer("window") > 0;
 }
 
-// Returns the scores scale · x, capped; scores of keys in front of a row's window are -inf.
+// Returns the scores scale · x, capped; scores of keys before a row's window are -inf.
 Val limited(Expansion e, Val x, Val position) {
   Builder& b = e.builder;
   x = affine(x, e.attrs.real("scale"));
@@ -65,7 +65,7 @@ std::vector<Val> naive_of_documents(Expansion e) {
 }
 
 // Computes attention by the op flash_attention. `operands`: q, k, v, perhaps bounds of documents.
-// With heads the op writes [..., T, H, D], the rows of the next projection; returned is a view.
+// With heads the op writes [..., T, H, D], as the next projection reads it; returned is a view.
 std::vector<Val> in_tiles(Expansion e, const std::vector<Val>& operands, bool causal) {
   const int rank = e.inputs[0].shape().rank();
   const auto guard = e.builder.scope("flash");

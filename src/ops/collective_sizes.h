@@ -10,7 +10,7 @@
 
 namespace tracestep {
 
-// Returns the elements of a part, padding included.
+// Returns the number of elements in the part of one rank, padding included.
 constexpr std::int64_t part_count(std::int64_t count, std::int64_t ranks) {
   return (count + ranks - 1) / ranks;
 }

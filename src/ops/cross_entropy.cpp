@@ -43,7 +43,7 @@ Val counted(const Val& rows, const Attrs& attrs) {
   return columns == rows.dim(1) ? rows : slice(rows, 1, 0, columns);
 }
 
-// Adds columns of zeros behind those that count, up to `width`.
+// Adds columns of zeros after those that count, up to `width`.
 Val with_padding(Val rows, std::int64_t width) {
   const std::int64_t missing = width - rows.dim(1);
   if (missing == 0) return rows;

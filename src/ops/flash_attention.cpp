@@ -30,12 +30,12 @@ bool is_token_major(const Attrs& attrs) {
   return attrs.flag("token_major");
 }
 
-// Returns how many keys a query sees, its own the last of them; 0: all keys up to its own.
+// Returns how many keys a query sees, its own and those right before it; 0: all keys up to its own.
 std::int64_t window_of(const Attrs& attrs) {
   return attrs.integer("window");
 }
 
-// Returns the type of a result like `x`: its own, or with tokens before heads if token_major.
+// Returns the type of a result like `x`: that of `x`, or with tokens before heads if token_major.
 Type result_type(const OpCall& c, const Type& x) {
   return is_token_major(c.attrs) ? Type{x.dtype, heads_moved(x.shape)} : x;
 }
@@ -59,7 +59,7 @@ Shape places_of(const Shape& q) {
   return out;
 }
 
-// Checks the bounds of documents, if there are any: these need causal attention, each query a key.
+// Checks the bounds of documents, which need causal attention of as many queries as keys, if any.
 void check_bounds(const OpCall& c, int q) {
   const std::size_t at = bounds_at(c.inputs.size(), q);
   if (at == 0) return;

@@ -39,7 +39,7 @@ std::vector<Val> quantize_decomposed(Expansion e) {
   return codes_up_to(e, e.inputs[0], largest_magnitude(e, e.inputs[0]));
 }
 
-// Returns the result types of an op that scales by operand `last` and returns the new one as well.
+// Returns the result types of an op that reads operand `last` and returns its new value as well.
 std::vector<Type> delayed_types(const OpCall& c) {
   std::vector<Type> out = quantized_types(c);
   const auto at = static_cast<int>(c.inputs.size()) - 1;
@@ -112,7 +112,7 @@ std::vector<Type> scaled_product_type(const OpCall& c) {
   return {{c.attrs.dtype("dtype"), scaled_product_shape(c)}};
 }
 
-// Multiplies codes that are scaled before: float16 does not hold products of codes without scales.
+// Multiplies codes times their scales: float16 could not hold products of unscaled codes.
 Val scaled_product(Expansion e, Val a, DType dtype) {
   const auto scaled = [&](Val codes, Val scale) { return mul(cast(codes, scale.dtype()), scale); };
   const Val y =
@@ -124,7 +124,7 @@ std::vector<Val> scaled_product_decomposed(Expansion e) {
   return {scaled_product(e, e.inputs[0], e.attrs.dtype("dtype"))};
 }
 
-// --- scaled products whose rows are added to tensors ---------------------------------------------
+// The index of the first tensor to which rows of a scaled product are added; scales are before it.
 constexpr std::size_t kFirstAddend = 4;
 
 std::vector<Type> scaled_sum_types(const OpCall& c) {

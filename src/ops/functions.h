@@ -12,7 +12,7 @@ namespace tracestep::ops {
 // Registers every op of this folder; calling it again does nothing.
 void register_all();
 
-// --- generators -----------------------------------------------------------------------------
+// Returns a tensor of this type that is filled with `value`.
 Val fill(Builder& b, double value, Type type, Here here = Here::current());
 // Counts 0, 1, 2, … along `axis`.
 Val iota(Builder& b, Type type, int axis, Here here = Here::current());
@@ -33,7 +33,7 @@ RopeTable rope_table(Builder& b, std::int64_t length, std::int64_t width,
                      const RopeFrequencies& frequencies, DType dtype = DType::kF32,
                      Here here = Here::current());
 
-// --- elementwise ------------------------------------------------------------------------------
+// Compute each element: `unary` and `binary` by the op of this name, the others by their own op.
 Val unary(std::string_view op, Val x, Here here = Here::current());
 Val binary(std::string_view op, Val a, Val b, Here here = Here::current());
 Val add(Val a, Val b, Here here = Here::current());
@@ -46,7 +46,7 @@ Val cast(Val x, DType dtype, Here here = Here::current());
 Val silu(Val x, Here here = Here::current());
 Val swiglu(Val gate, Val up, Here here = Here::current());
 
-// --- movement (views) -------------------------------------------------------------------------
+// Return views of x: its elements in another shape, and with its axes in another order.
 Val reshape(Val x, Shape shape, Here here = Here::current());
 Val permute(Val x, Dims axes, Here here = Here::current());
 // Takes the elements start <= i < stop along `axis`.
@@ -55,37 +55,37 @@ Val broadcast_to(Val x, Shape shape, Here here = Here::current());
 // Returns x itself, through which no gradient flows back.
 Val stop_gradient(Val x, Here here = Here::current());
 
-// --- movement (copies) ------------------------------------------------------------------------
+// Return copies: of the tensors joined along `axis`, and of x in row-major order.
 Val concat(std::vector<Val> xs, int axis, Here here = Here::current());
 Val copy(Val x, Here here = Here::current());
 // Returns `base` with `piece` written at `position` (a rank-0 i64) along `axis`.
 Val write_slice(Val base, Val piece, Val position, int axis, Here here = Here::current());
 
-// --- reductions -------------------------------------------------------------------------------
+// Return the sum and the largest of the elements along `axes`, kept with size 1 if `keepdims`.
 Val sum(Val x, Dims axes, bool keepdims = false, Here here = Here::current());
 Val max(Val x, Dims axes, bool keepdims = false, Here here = Here::current());
 // Sums `x` down to `shape`, the inverse of broadcast_to.
 Val sum_to(Val x, const Shape& shape, Here here = Here::current());
 
-// --- products, gathers ------------------------------------------------------------------------
+// Which operands of a matrix product are read with their last two axes swapped.
 struct MatmulOptions {
   bool transpose_a = false;
   bool transpose_b = false;
 };
 Val matmul(Val a, Val b, MatmulOptions options = {}, Here here = Here::current());
-// Adds a · b + bias, rounded once; of matrices, bias: [columns of the result].
+// Returns a · b + bias, rounded once, for matrices a and b; bias: [columns of the result].
 Val matmul_bias(Val a, Val b, Val bias, MatmulOptions options = {}, Here here = Here::current());
 // Multiplies x [..., in] by weight [out, in] and adds `bias` [out], if it is given: [..., out].
 Val linear(Val x, Val weight, Val bias = {}, Here here = Here::current());
 Val gather(Val table, Val indices, Here here = Here::current());
 Val take_along(Val x, Val indices, Here here = Here::current());
 
-// --- composites -------------------------------------------------------------------------------
+// The factor on x in softmax(), and whether rows see only columns up to their own.
 struct SoftmaxOptions {
   double scale = 1.0;
   bool causal = false;
 };
-// Over the last axis. Causal: row i sees columns <= i + `position` (i64 []; else cols - rows).
+// Returns softmax of rows. Causal: row i sees columns <= i + `position` (i64 []; else cols - rows).
 Val softmax(Val x, SoftmaxOptions options = {}, Val position = {}, Here here = Here::current());
 // Returns [rows, cols], true where row i sees column j: j <= i + (cols - rows), or i + position.
 Val causal_mask(Builder& b, std::int64_t rows, std::int64_t cols, Val position = {});
@@ -112,9 +112,9 @@ struct DocumentBounds {
 };
 Val attention_of_documents(Val q, Val k, Val v, const DocumentBounds& documents,
                            AttentionOptions options = {}, Here here = Here::current());
-// Attention of n new tokens over caches of keys and values; `table` rotates q and k (no cosines:
-// neither is rotated). q: [B,H,n,D], k and v [B,H/group,n,D], caches [B,H/group,T,D] → y
-// [B,n,H,D] and the caches with k and v from `position` on.
+// The results of attention of n new tokens over caches of keys and values: y [B,n,H,D], and the
+// caches [B,H/group,T,D] with k and v from `position` on. q is [B,H,n,D], k and v [B,H/group,n,D];
+// a `table` rotates q and k (without cosines, neither is rotated).
 struct CachedAttention {
   Val y, k_cache, v_cache;
 };

@@ -12,7 +12,7 @@ inline constexpr std::int64_t kGemvWord = 8;
 // The most bytes of x, scale and shift together, because they lie in a block's shared memory.
 inline constexpr std::int64_t kMostGemvBytes = 64 << 10;
 
-// The indices of the operands behind x and w (-1: the call lacks it), and `count` of all operands.
+// The indices of the operands after x and w (-1: the call lacks it), and `count` of all operands.
 struct GemvOperands {
   int scale = -1, shift = -1, bias = -1, c = -1, count = 2;
 

@@ -8,7 +8,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// Checks operand `x`, and from operand `weight` on that many `weights` [width].
+// Checks operand number `x` and, from number `weight` on, `weights` operands of shape [width].
 void check(const OpCall& c, int x, int weight, int weights) {
   rules::require_min_rank(c, x, 1);
   rules::require_floating(c, x);
@@ -38,7 +38,7 @@ Val mean_of(Val x) {
   return affine(sum(x, {x.shape().rank() - 1}, true), 1.0 / static_cast<double>(x.dim(-1)));
 }
 
-// Takes the mean first, and then the mean square of differences from it, so that nothing cancels.
+// Normalises by simpler ops: the mean first, then the mean square of differences; nothing cancels.
 std::vector<Val> decomposed(Expansion e) {
   const Val x = e.inputs[0];
   const DType wide = rules::accumulation_dtype(x.dtype());

@@ -81,7 +81,7 @@ std::int64_t product_flops(const OpCall& c) {
   return 2 * c.outputs[0].count() * sides(c).k_a;
 }
 
-// --- products added to a tensor, of the dtype of products or of sums --------------------------
+// Throws unless an addend has the dtype of the product or that of its sums.
 void require_sum_dtype(const OpCall& c, DType product, DType addend) {
   const DType wide = rules::accumulation_dtype(product);
   if (addend == product || addend == wide) return;
@@ -112,7 +112,7 @@ std::vector<Val> sum_decomposed(const OpExpansion& e) {
   return {add(scaled_addend(e, e.inputs[2]), cast(product, e.inputs[2].dtype()))};
 }
 
-// --- products whose rows are added to several tensors --------------------------------------------
+// The index of the first tensor to which rows of a product are added, after operands a and b.
 constexpr std::size_t kFirstAddend = 2;
 
 std::vector<Type> added_rows_type(const OpCall& c) {
@@ -169,7 +169,7 @@ std::int64_t added_rows_flops(const OpCall& c) {
   return out;
 }
 
-// --- products with a bias --------------------------------------------------------------------
+// Returns the type of a product with a bias for each column, and checks that the bias fits.
 std::vector<Type> biased_type(const OpCall& c) {
   const std::vector<Type> product = product_type(c);
   const Shape& y = product[0].shape;

@@ -288,8 +288,8 @@ std::vector<Type> moved_type(const OpCall& c) {
   return {c.inputs.back()};
 }
 
-// Registers ops between device and host memory; the attribute `lane` lets them run at the same time
-// as other nodes.
+// Registers ops that copy between device and host memory; the attribute `lane` lets them run at the
+// same time as other nodes.
 void register_moves() {
   register_op({.name = "offload",
                .doc = "x in the storage of `place`, in the host's memory.",

@@ -13,7 +13,7 @@ namespace {
 using Expansion = const OpExpansion&;
 
 constexpr std::int64_t kSteps = 5;
-// The coefficients of a step, x ← a·x + b·x³ + c·x⁵ of every singular value.
+// The coefficients of a step, x ← a·x + b·x³ + c·x⁵ of every singular value; the least norm.
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
 constexpr double kLeastNorm = 1e-7;
 
@@ -35,7 +35,7 @@ Val norm_of_each(Val x) {
 }
 
 // Computes beta·C + A·B. In float32, where tensor cores multiply by parts and add to C as it is, C
-// is scaled in front of the product.
+// is scaled before the product.
 Val multiply_add(Expansion e, Val a, Val b, double beta, Val c) {
   if (is_low_precision(c.dtype()))
     return e.builder.call1("matmul_add", {a, b, c}, {{"beta", beta}});

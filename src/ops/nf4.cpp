@@ -1,4 +1,4 @@
-// Widens 4-bit weights in front of the products that read them; such weights are frozen.
+// Widens 4-bit weights before the products that read them; such weights are frozen.
 #include "ops/nf4_codes.h"
 #include "ops/registers.h"
 #include "ops/rules.h"

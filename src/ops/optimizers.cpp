@@ -10,7 +10,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// Throws unless m (operand `m`) and v (the next) have one dtype that a call with count can have.
+// Throws unless m (operand `m`) and v (the next) share a dtype that calls with `count` can have.
 void require_rounded_moments(const OpCall& c, int m) {
   rules::require_same_dtype(c, m, m + 1);
   const Type& type = c.inputs[static_cast<std::size_t>(m)];
@@ -366,7 +366,7 @@ std::vector<Donation> donated_groups(const AdamwGroups& groups) {
   for (std::size_t t = 0; t < groups.count; ++t) {
     const std::size_t to = groups.first_output(t), from = groups.first_input(t);
     for (std::size_t i = 0; i < groups.outputs_each(); ++i) {
-      const std::size_t operand = i == 0 ? i : i + 1;  // the gradient lies behind p
+      const std::size_t operand = i == 0 ? i : i + 1;  // the gradient comes after p
       out.push_back({static_cast<int>(to + i), static_cast<int>(from + operand)});
     }
   }

@@ -13,7 +13,7 @@ using Expansion = const OpExpansion&;
 
 constexpr std::size_t kGroup = 2;  // quantize_parts: x and last
 
-// --- the largest magnitudes ---------------------------------------------------------------------
+// Returns the type of the largest magnitudes of all operands: a vector with an entry for each.
 std::vector<Type> magnitudes_type(const OpCall& c) {
   for (int i = 0; i < static_cast<int>(c.inputs.size()); ++i) {
     rules::require_floating(c, i);
@@ -29,7 +29,7 @@ std::vector<Val> magnitudes_decomposed(Expansion e) {
   return {out.size() == 1 ? out[0] : concat(out, 0)};
 }
 
-// --- codes of parts -----------------------------------------------------------------------------
+// Returns the types of quantize_parts: codes, scale and largest magnitude of each part.
 std::vector<Type> parts_type(const OpCall& c) {
   const std::size_t parts = (c.inputs.size() - 1) / kGroup;
   if (parts == 0 || 1 + parts * kGroup != c.inputs.size()) {
@@ -71,7 +71,7 @@ std::int64_t elements_of(const OpCall& c) {
   return out;
 }
 
-// --- transposed codes ---------------------------------------------------------------------------
+// Returns the type of transposed codes, and checks that both sizes are multiples of kWholeRow.
 std::vector<Type> transposed_type(const OpCall& c) {
   const Type& x = c.inputs[0];
   require_codes(c, x.dtype);

@@ -7,7 +7,7 @@
 
 namespace tracestep::rules {
 
-// --- checks; each throws Error{kUsage, "[op]"} -------------------------------------------------
+// Throws Error{kUsage, "[op]"} for a float8 operand; the checks below throw if one does not fit.
 void require_wider_than_float8(const OpCall& call, int input);
 // Requires a floating type in which values can be computed, which excludes float8.
 void require_floating(const OpCall& call, int input);
@@ -27,13 +27,13 @@ DType accumulation_dtype(DType dtype);
 // --- type rules --------------------------------------------------------------------------------
 // Requires floating operands of one type, which is that of the one result.
 std::vector<Type> same_floating(const OpCall& call);
-// Requires operands of one type, of any dtype but, where there are several, float8.
+// Requires operands of one type: a single one of any dtype, several of any dtype but float8.
 std::vector<Type> same_type(const OpCall& call);
 
 // Requires operands of one dtype that differ in the size of `axis` at most; the result has all
 // their entries.
 std::vector<Type> concatenated(const OpCall& call, int axis);
-// Does as concatenated(), along the attribute `axis`.
+// Returns concatenated() along the axis that the attribute `axis` names.
 std::vector<Type> concatenated_along_axis(const OpCall& call);
 
 // --- shapes of norms over the last axis ---------------------------------------------------------
@@ -41,15 +41,15 @@ Shape rows_of(const Shape& shape);      // The shape without the last axis.
 Shape column_of(Shape shape);           // The shape with one element along the last axis.
 Dims all_but_last(const Shape& shape);  // All axes but the last.
 
-// --- layouts -----------------------------------------------------------------------------------
+// Rules for OpDef::accepts: any strides, row-major without holes, or stride 1 along the last axis.
 bool any_strides(int input, const Type& type, const Strides& strides);
 bool contiguous(int input, const Type& type, const Strides& strides);
 bool unit_inner_stride(int input, const Type& type, const Strides& strides);
 
 // --- cost --------------------------------------------------------------------------------------
-// A rule that counts `per_element` operations for each element of result 0.
+// Returns a rule that counts `per_element` operations for each element of result 0.
 std::function<std::int64_t(const OpCall&)> per_result(std::int64_t per_element);
-// A rule that counts `per_element` operations for each element of operand `input`.
+// Returns a rule that counts `per_element` operations for each element of operand `input`.
 std::function<std::int64_t(const OpCall&)> per_operand(int input, std::int64_t per_element);
 
 }  // namespace tracestep::rules

@@ -11,7 +11,7 @@ namespace {
 
 using Expansion = const OpExpansion&;
 
-// The operands of refresh_codes for each weight, behind `found`, and as many results for each.
+// How many operands refresh_codes has for each weight, after `found`, and how many results.
 constexpr std::size_t kGroup = 4;  // w, last, codes, transposed; codes, transposed, scale, largest
 
 // Both sizes of a weight are multiples of this: rows of 8-bit operands begin at whole 16 bytes.
@@ -57,7 +57,7 @@ Val rounded(Expansion e, Val w) {
   return cast(cast(w, e.attrs.dtype("through")), w.dtype());
 }
 
-// --- the check of codes before the products that read them --------------------------------------
+// Returns the result types of refresh_codes: each weight's codes, transposed codes, scale, largest.
 std::vector<Type> refresh_type(const OpCall& c) {
   const std::size_t weights = (c.inputs.size() - 1) / kGroup;
   if (weights == 0 || 1 + weights * kGroup != c.inputs.size()) {
@@ -144,8 +144,8 @@ void register_refresh_codes() {
        .only_on_gpus = true});
 }
 
-// --- behind them --------------------------------------------------------------------------------
-// The rows of all parts of a block.
+// --- the update that writes codes ---------------------------------------------------------------
+// Returns the shape of a block, which has the rows of all its parts, and checks their columns.
 Shape shape_of(const OpCall& c, const AdamwBlocks& blocks, std::size_t block) {
   require_matrix(c, blocks.part(block, 0));
   Shape out = c.inputs[blocks.part(block, 0)].shape;

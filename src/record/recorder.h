@@ -14,7 +14,7 @@
 
 namespace tracestep {
 
-// No node: work that belongs to the whole step, such as loading a batch.
+// In place of a node's number: work that belongs to the whole step, such as loading a batch.
 inline constexpr std::int32_t kWholeStep = -1;
 
 // Returns the nanoseconds of a clock that never goes back. Only differences between two readings
@@ -49,7 +49,7 @@ struct Span {
   std::int64_t end_ns = 0;
 };
 
-// Counters, which are always counted because an addition costs nothing.
+// What every Recorder counts, whatever its options say: an addition costs nothing.
 enum class Counter : std::uint8_t { kAllocations, kSegmentAllocations };
 TRACESTEP_WORDS(Counter, "allocations", "segment_allocations");
 

@@ -1,4 +1,4 @@
-// Chooses what of a model is trained: adapters beside products of frozen weights, or the whole
+// Chooses what of a model is trained: adapters added to products of frozen weights, or the whole
 // model except some frozen parts.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tracestep {
 // How the frozen weights of products are stored.
 enum class BaseWeights : std::uint8_t {
   kStored,  // Unchanged; in 16 bits under autocast.
-  kNf4,     // In blocks of 4-bit numbers (ops/nf4.cpp), which are widened in front of each product.
+  kNf4,     // In blocks of 4-bit numbers (ops/nf4.cpp), which are widened before each product.
 };
 TRACESTEP_WORDS(BaseWeights, "stored", "nf4");
 // LoRA (Hu et al. 2021): a targeted product y = x·Wᵀ becomes y + scale · (dropout(x)·Aᵀ)·Bᵀ with A

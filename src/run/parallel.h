@@ -31,8 +31,8 @@ struct Parallel {
   // Of what each replica holds only its part (ZeRO stages): 0 nothing, 1 the optimizer's states, 2
   // gradients as well, 3 weights as well.
   int shard = 0;
-  // The size of a batch: gradients are summed, and updated weights gathered, together as soon as
-  // they are this many bytes. Also kEachTensor, kAllTensors, kByModel (resolve_bucket()).
+  // Gradients are summed, and updated weights gathered, together as soon as they have this many
+  // bytes. Also kEachTensor, kAllTensors, kByModel (resolve_bucket()).
   std::int64_t bucket_bytes = kByModel;
   // True: in mixed precision, gradients are summed in the low dtype in which products made them.
   bool low_sums = false;
@@ -50,7 +50,7 @@ struct Parallel {
   // True if collectives overlap other nodes. With groups of both kinds they must not, because
   // collectives of two groups at the same time could wait for each other forever.
   bool runs_beside() const { return overlap != Overlap::kOff && !is_divided(); }
-  // True if the collectives of a divided model run beside nodes that do not wait for them.
+  // True if a divided model's collectives run at the same time as nodes that do not wait for them.
   bool runs_beside_products() const {
     return overlap != Overlap::kOff && is_divided() && replicas() == 1;
   }

@@ -60,7 +60,7 @@ struct RunSpec {
   FrozenParts frozen = {};
   Precision precision = {};
   Float8Products fp8_products = Float8Products::kPaying;
-  // The scaling in steps on one rank; other runs use current scaling.
+  // How `fp8` chooses scales in steps on one rank; other runs use current scaling.
   Float8Scaling fp8_scaling = Float8Scaling::kDelayed;
   Granularity ops = Granularity::kFused;
   AttentionForm attention = AttentionForm::kNaive;

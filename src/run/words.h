@@ -120,7 +120,7 @@ constexpr bool has_arena(ExecutorKind kind) {
 // When kernels of captured steps start, on a device that can choose.
 enum class LaunchOrder : std::uint8_t {
   kSerial,  // Each when all kernels before it have ended.
-  // Already while the kernel before it runs; the kernel itself waits for that one's end.
+  // Each may start while the kernel before it still runs, and itself waits for that one's end.
   kDependent,
 };
 TRACESTEP_WORDS(LaunchOrder, "serial", "dependent");

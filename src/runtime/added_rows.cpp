@@ -12,7 +12,7 @@ std::int64_t bytes_of(const OperandSpec& x) {
   return x.shape.product() * static_cast<std::int64_t>(size_of(x.dtype));
 }
 
-// Returns a dense tensor with the rows of all these tensors.
+// Returns the spec of a dense tensor that has the rows of all these tensors.
 OperandSpec joined(std::span<const OperandSpec> tensors) {
   OperandSpec out = tensors.front();
   out.shape[0] = 0;

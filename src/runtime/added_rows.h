@@ -13,7 +13,7 @@ namespace tracestep {
 // Prepares a product that is added to one tensor: a call of matmul_add, or of scaled_matmul_add.
 using PreparesSum = std::function<std::unique_ptr<PreparedKernel>(KernelSpec)>;
 
-// Prepares rows added to several tensors; `spec` has the workspace of the largest product.
+// Prepares a product with rows added to several tensors. `spec`: with the largest part's workspace.
 std::unique_ptr<PreparedKernel> prepare_added_rows(const KernelSpec& spec,
                                                    const PreparesSum& prepare);
 

@@ -72,7 +72,7 @@ void own_indices_in_host_memory(const KernelCall& call) {
                                                   : own_indices_as<float>(call);
 }
 
-// Prepares `kernel`; throws unless the device's group divides into groups as the op has them.
+// Prepares `kernel`; throws unless the device's group divides into groups as the attributes say.
 template <Kernel kernel>
 std::unique_ptr<PreparedKernel> prepare_in_group(KernelSpec spec, const LaunchContext& context) {
   const RankGroup group = group_of(spec.attrs);
@@ -84,7 +84,7 @@ std::unique_ptr<PreparedKernel> prepare_in_group(KernelSpec spec, const LaunchCo
   return bind_kernel(std::move(spec), kernel);
 }
 
-// A kernel that is launched with another group than its context's, a subgroup of that.
+// A kernel that runs on a subgroup of the group that its launch context has.
 class GroupKernel final : public PreparedKernel {
  public:
   GroupKernel(std::unique_ptr<PreparedKernel> kernel, Communicator& group)

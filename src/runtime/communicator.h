@@ -51,7 +51,7 @@ class Communicator {
   // Sets the device's lane on which the next calls are issued; it is 0 except while a step is
   // issued.
   virtual void use_lane(int /*lane*/) {}
-  // Begin and end a batch: calls in between may be issued together, at the end; their operands must
+  // Begin and end a batch of calls, which may be issued together, at its end; their operands must
   // live until then.
   virtual void begin_batch() {}
   virtual void end_batch() {}
@@ -66,8 +66,8 @@ class Communicator {
   virtual Processes* processes() const { return nullptr; }
 };
 
-// Makes the communicators of a new group of this many ranks that belong to this process, in the
-// order of ranks: of all ranks, or of this process alone. `first`: the device of the first of them.
+// Makes the communicators of the ranks that this process has, in their order, in a new group of
+// `ranks` ranks: of all, if it is the only process, or of one. `first`: the device of the first.
 using GroupFactory =
     std::function<std::vector<std::unique_ptr<Communicator>>(Device& first, int ranks)>;
 

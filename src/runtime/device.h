@@ -24,7 +24,7 @@ namespace tracestep {
 class Marks {
  public:
   virtual ~Marks() = default;
-  // Sets mark i behind everything issued up to now.
+  // Sets mark i after everything issued up to now.
   virtual void set(std::size_t i) = 0;
   // Waits until the device has reached marks i and j, and returns the nanoseconds from i to j.
   virtual std::int64_t between_ns(std::size_t i, std::size_t j) = 0;
@@ -46,8 +46,8 @@ class Outbox {
   static constexpr std::size_t kMostValues = 4, kMostBytes = 8;
 
   virtual ~Outbox() = default;
-  // Sends the values at these addresses of device memory, behind everything issued on lane 0 so
-  // far. Where that is captured, every replay sends them again.
+  // Sends the values at these addresses of device memory, after everything issued on lane 0 so far.
+  // Where the send is captured, every replay sends them again.
   virtual void send(std::span<const void* const> values) = 0;
   // Counts a replay of captured work that sends. Must be called after each.
   virtual void count_replay() = 0;
@@ -98,8 +98,8 @@ class Device {
   // Copy between host and device memory, and return when that is done.
   virtual void copy_in(void* device, const void* host, std::int64_t bytes) = 0;
   virtual void copy_out(void* host, const void* device, std::int64_t bytes) = 0;
-  // Does as copy_in(), to memory that no work in progress uses, so that the copy need not wait for
-  // that work.
+  // Copies from the host to memory that no work in progress uses, so that the copy need not wait
+  // for that work.
   virtual void copy_in_beside(void* device, const void* host, std::int64_t bytes) {
     copy_in(device, host, bytes);
   }
@@ -154,8 +154,8 @@ class Device {
   virtual DeviceFacts facts() const { return {}; }
   // Returns how kernels were chosen, for example "first heuristic"; empty: there was no choice.
   virtual std::string choices() const { return {}; }
-  // ceilings() measures the highest speeds of steps in this precision, in about two seconds; the
-  // second function only the TFLOP/s of matrix products or multiply-adds, as quickly as possible.
+  // ceilings() measures the highest speeds of steps in this precision, in about two seconds;
+  // roof_tflops() only the TFLOP/s of matrix products or multiply-adds, as quickly as possible.
   // Empty and 0: the device is slow on purpose or computes nothing.
   virtual Ceilings ceilings(const Precision& /*precision*/) { return {}; }
   virtual double roof_tflops(const Precision& /*precision*/) { return 0.0; }

@@ -37,7 +37,7 @@ void fill_host(std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
   if (bytes % 2 != 0) begin[bytes - 1] = both[0];
 }
 
-// True if all bytes are as fill_host() leaves them.
+// True if all bytes have the pattern, as fill_host() writes it.
 bool has_pattern(const std::byte* begin, std::int64_t bytes, std::uint16_t pattern) {
   for (std::int64_t i = 0; i < std::min<std::int64_t>(bytes, 2); ++i) {
     if (begin[i] != byte_of(pattern, i)) return false;

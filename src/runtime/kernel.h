@@ -60,7 +60,7 @@ class PlannedKernel final : public PreparedKernel {
 
 class KernelTable {
  public:
-  // A function that adds the kernels of one source file.
+  // A function that adds the kernels of one source file to a table.
   using Family = void (*)(KernelTable&);
   using Prepare = std::unique_ptr<PreparedKernel> (*)(KernelSpec, const LaunchContext&);
 

@@ -24,7 +24,7 @@ struct OperandSpec {
   std::int64_t alignment = 1;
 };
 
-// Returns the largest power of two that divides both; `offset_bytes` may be 0.
+// Returns the largest power of two that divides `block_alignment` and `offset_bytes` (may be 0).
 inline std::int64_t alignment_at(std::int64_t block_alignment, std::int64_t offset_bytes) {
   const std::int64_t both = block_alignment | offset_bytes;
   return both & -both;

@@ -17,8 +17,8 @@ class Processes {
   virtual int rank() const = 0;
   virtual int count() const = 0;
   virtual int local_rank() const = 0;  // The number of this process among those on its host.
-  // Returns the value of every process, by rank. Throws Error{kFailed} if one of them does not come
-  // in time.
+  // Returns what each process passed as `own`, by rank. Throws Error{kFailed} if one of them does
+  // not come in time.
   virtual std::vector<std::uint64_t> exchange(std::uint64_t own) = 0;
   // Sends at most 4096 bytes of the first process to all. Throws as exchange().
   virtual void broadcast(std::span<std::byte> bytes) = 0;

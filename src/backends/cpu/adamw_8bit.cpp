@@ -32,7 +32,7 @@ static_assert(kTile % kCodedBlock == 0 && kCodedBlock % kLanes == 0);
 
 using DCode = hn::Rebind<std::uint8_t, D>;
 
-// The moments of a block, their codes, and the noise that rounds them; 0 behind the tensor's end.
+// The moments of a block, their codes, and the noise that rounds them; 0 after the tensor's end.
 struct Block {
   alignas(64) float m[kBlock], v[kBlock];
   alignas(64) std::uint32_t noise[kBlock];

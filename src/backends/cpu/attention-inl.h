@@ -1,5 +1,5 @@
 // Products of attention tiles. A panel holds scores of a stretch of keys (its rows) and kPanel
-// queries (its columns): what is done to a query is done to a lane, without a sum across lanes.
+// queries (its columns): a lane belongs to one query, so nothing is summed across lanes.
 #if defined(TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H
 #undef TRACESTEP_BACKENDS_CPU_ATTENTION_INL_H
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 
-// The queries of a panel: whole register tiles, be they columns or rows of a product.
+// How many queries a panel has: a multiple of the rows, and of the columns, of a register tile.
 constexpr std::int64_t kPanel = HWY_TARGET == HWY_AVX3 ? 224 : 48;
 static_assert(kPanel % kRows == 0 && kPanel % kColumns == 0);
 static_assert(kPanel >= AttentionPlan::kLeastPanel && kPanel <= AttentionPlan::kQueries);
@@ -98,7 +98,7 @@ struct Sight {
   std::int64_t keys_until(std::int64_t end) const {
     return std::clamp<std::int64_t>(p.visible(first_query + end - 1) - first_key, 0, keys);
   }
-  // Return how many columns are in front of those that see key `key`, and the end of those that do.
+  // Return how many columns are before those that see key `key`, and the end of those that see it.
   std::int64_t columns_before(std::int64_t key) const {
     return std::clamp<std::int64_t>(p.first_query(first_key + key) - first_query, 0, kPanel);
   }

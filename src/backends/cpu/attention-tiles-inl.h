@@ -37,7 +37,7 @@ HWY_INLINE hn::Vec<DU> rounded_words(V x) {
   return hn::IfThenElse(is_nan, hn::Or(u, hn::Set(du, 0x400000)), rounded);
 }
 
-// Rounds 32 columns of `rows` rows of a panel; packs them as a strip of b with the rows along K.
+// Rounds 32 columns of `rows` rows of a panel; packs them as a strip of `b` with the rows along K.
 HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* strip) {
   const DU du;
   auto* words = reinterpret_cast<std::uint32_t*>(strip);
@@ -53,8 +53,8 @@ HWY_INLINE void join_panel_rows(const float* panel, std::int64_t rows, float* st
   }
 }
 
-// Rounds `columns` columns of `rows` rows of a panel (at most 32), and packs them as rows of a with
-// the columns along K; rows that a tile lacks are zeros.
+// Rounds `columns` columns of `rows` rows of a panel (at most 32), and packs them as rows of `a`
+// with the columns along K; rows that a tile lacks are zeros.
 HWY_INLINE void round_panel_rows(const float* panel, std::int64_t rows, std::int64_t columns,
                                  float* dst) {
   const std::int64_t tile_rows = round_up(rows, kTileRows);
@@ -80,7 +80,7 @@ HWY_INLINE void for_transposed(const float* from, std::int64_t stride, const F& 
   for (int i = 0; i < 16; ++i) f(i, V{hn::BitCast(D(), x[i])});
 }
 
-// Computes c[rows, 32] (+)= packed rows a times a strip b, for the first 32 rows or fewer.
+// Computes c[rows, 32] (+)= packed rows of `a` times a strip of `b`, for at most 32 rows.
 template <class Tiles>
 HWY_INLINE void multiply_rows(Tiles& tiles, bool accumulate, std::int64_t rows, std::int64_t depth,
                               const float* a, const float* b, float* c, std::int64_t ldc) {
@@ -91,7 +91,7 @@ HWY_INLINE void multiply_rows(Tiles& tiles, bool accumulate, std::int64_t rows, 
   }
 }
 
-// Does as score_panel(), with keys packed as rows of a, queries as strips of b.
+// Computes scores as score_panel() does, from keys packed as rows of `a`, queries as strips of `b`.
 template <class Tiles>
 HWY_INLINE void score_tiles(Tiles& tiles, const Sight& sight, std::int64_t queries,
                             std::int64_t width, const float* packed_keys,
@@ -105,7 +105,7 @@ HWY_INLINE void score_tiles(Tiles& tiles, const Sight& sight, std::int64_t queri
   }
 }
 
-// Packs rows [count, width] as strips of b with the width along K.
+// Packs rows [count, width] as strips of `b` with the width along K.
 HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::int64_t count,
                                    std::int64_t width, float* dst) {
   for (std::int64_t j = 0; j < count; j += kBlock) {
@@ -113,7 +113,7 @@ HWY_INLINE void pack_strips_across(const BF16* rows, std::int64_t stride, std::i
                     dst + j * steps_of(width));
   }
 }
-// Packs rows [count, width] as strips of b with the rows along K.
+// Packs rows [count, width] as strips of `b` with the rows along K.
 HWY_INLINE void pack_strips_along(const BF16* rows, std::int64_t stride, std::int64_t count,
                                   std::int64_t width, float* dst) {
   for (std::int64_t d = 0; d < width; d += kBlock) {

@@ -106,7 +106,7 @@ struct AttentionProblem {
     const std::int64_t first = i + (keys - queries) + 1 - window;
     return std::max(first, starts == nullptr ? 0 : starts[i]);
   }
-  // True if a query may not see the first keys.
+  // True if there may be keys before the first one that a query sees.
   bool has_window() const { return window < keys || starts != nullptr; }
   // Return the first query that sees key j, and the first one after it that does not.
   std::int64_t first_query(std::int64_t j) const {

@@ -15,7 +15,7 @@ enum class Bf16Products : std::uint8_t {
   kEmulatedTiles
 };
 
-// Returns the way that this process uses.
+// Returns how this process computes products of bfloat16.
 Bf16Products bf16_products();
 
 // Whether tiles of bfloat16 can be multiplied here (AMX), and if not, why.
@@ -26,8 +26,8 @@ enum class TileSupport : std::uint8_t {
   kRefused,
   kGranted
 };
-// Asks the kernel for the permission the first time. It holds for all threads of the process and
-// for its children.
+// Returns whether tiles can be used. The first call asks the kernel for permission, which then
+// holds for all threads of the process and for its children.
 TileSupport tile_support();
 
 // For tests: while this object exists, products that any thread prepares use this way. One at a

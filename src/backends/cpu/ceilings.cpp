@@ -84,7 +84,7 @@ std::int64_t fma_flops_per_step(Bf16Products way) {
 #endif
   return (way == Bf16Products::kPairs ? 2 : 1) * 2 * kChains * kLanes;
 }
-// Makes `steps` steps of multiply-adds as products of bfloat16 do: of float32 where it is widened.
+// Makes `steps` steps of multiply-adds as bfloat16 products do, in float32 where it is widened.
 float fma_loop([[maybe_unused]] Bf16Products way, std::int64_t steps) {
 #if HWY_TARGET == HWY_AVX3
   if (way == Bf16Products::kPairs) return run_fma<Pairs>(steps);

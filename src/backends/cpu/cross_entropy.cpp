@@ -79,7 +79,7 @@ void write_mean(const TensorRef& loss, const float* losses, const Rows& rows) {
   *loss.as<float>() = static_cast<float>(sum / static_cast<double>(rows.divisor));
 }
 
-// Writes a row of the gradient, which may lie over the logits.
+// Writes a row of the gradient, in memory that may be the logits' own.
 void write_gradient(const Operand& logits, const TensorRef& targets, std::int64_t row,
                     const Rows& rows, float lse, float scale, const TensorRef& out) {
   const std::int64_t vocab = rows.vocab, begin = row * rows.width;

@@ -41,7 +41,7 @@ struct Forward {
         y(call.outputs[0], p.token_major),
         lse(call.outputs[1].as<float>()) {}
 
-  // Returns the queries of a tile; all tiles have about as many.
+  // Returns how many queries a tile has; all tiles have about as many.
   std::int64_t tile() const {
     const std::int64_t tiles = ceil_div(p.queries, kMostQueries);
     return round_up((p.queries + tiles - 1) / tiles, kPanel);
@@ -141,7 +141,7 @@ void add_tile(const AttentionProblem& p, const Scratch& s, std::int64_t first_ke
 }
 
 void begin_rows(const AttentionProblem& p, const Scratch& s, std::int64_t count) {
-  // A window may begin behind a tile: its rows have no maximum then, but must not become NaN.
+  // A window may begin after a tile: its rows have no maximum then, but must not become NaN.
   std::fill_n(s.top, count, p.has_window() ? std::numeric_limits<float>::lowest() : -kInfinity);
   std::fill_n(s.sum, count, 0.0f);
 }
@@ -165,8 +165,8 @@ void finish_rows(const Forward& f, const Scratch& s, float* rows, std::int64_t h
 }
 
 #if HWY_TARGET == HWY_AVX3
-// The keys of a tile where the processor's tiles multiply. Results stand transposed, [width,
-// kPanel], so that weights are multiplied as they stand: a tile of queries is one panel.
+// How many keys a tile has if the processor's tiles multiply. Results then stand transposed,
+// [width, kPanel], so that weights are multiplied as they stand: a tile of queries is one panel.
 constexpr std::int64_t kTiledKeys = 64;
 static_assert(kMostQueries == kPanel && kTiledKeys <= kKeyTile);
 

@@ -69,7 +69,7 @@ struct Backward {
         turns(reinterpret_cast<std::int32_t*>(wide_dq + plan.dq_floats())),
         scratch(wide_dq + plan.dq_floats() + plan.turn_counters()) {}
 
-  // Returns the same problem with the document bounds of the text that `head` of q reads.
+  // Returns a copy of this problem with the document bounds of the text that `head` of q reads.
   Backward of_head(std::int64_t head) const {
     Backward out = *this;
     out.p = p.of_head(head);
@@ -77,7 +77,7 @@ struct Backward {
   }
   float* own(int thread) const { return scratch + thread * plan.backward_floats_per_thread(); }
   bool is_narrow() const { return q.dtype != DType::kF32; }
-  // Returns the first block of keys that queries of this panel see.
+  // Returns the index of the first block of keys that this panel's queries see.
   std::int64_t first_block(std::int64_t panel) const {
     return p.first_visible(panel * kPanel) / block;
   }
@@ -164,8 +164,8 @@ struct VectorProducts {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// Multiplies heads of bfloat16 by tiles. A block's keys and values are packed as rows of a, and its
-// keys once more, transposed, for the gradient of queries.
+// Multiplies heads of bfloat16 by tiles. A block's keys and values are packed as rows of `a`, and
+// its keys once more, transposed, for the gradient of queries.
 template <class Tiles>
 struct TileProducts {
   using T = BF16;
@@ -230,7 +230,7 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
   products.pack_queries_along(dy, b.dy.row_stride, m.queries, width, s.dy_along);
   const std::int64_t at = m.head * b.p.queries + m.first_query;
   // The log-sum-exps to base two, as the scores are, in two parts: near 10,000 a float has only ten
-  // bits behind the point.
+  // bits after the point.
   for (std::int64_t i = 0; i < m.queries; ++i) {
     const double lse =
         static_cast<double>(b.lse[at + i]) * kLog2E + static_cast<double>(b.missing[at + i]);
@@ -245,7 +245,7 @@ void pack_panel(P& products, const Backward& b, const Scratch& s, const Meeting&
 }
 
 // Sets p = 2^(scores - lse) in place of scores, and ds = p ∘ (dp - D) in place of dp, times the
-// slope of a cap; in `rows` rows, both are 0 where a key is hidden or behind the last one.
+// slope of a cap; in `rows` rows, both are 0 where a key is hidden or after the last one.
 HWY_NOINLINE void weigh(const Backward& b, const Scratch& s, const Meeting& m, std::int64_t rows,
                         std::int64_t columns) {
   const Sight sight = m.sight(b.p);
@@ -406,7 +406,7 @@ void give_to_queries(P& products, const Backward& b, const Scratch& s, const Mee
 
 // --- the block ---------------------------------------------------------------------------------
 
-// Returns the columns of a panel that are computed: its queries, rounded up to whole tiles.
+// Returns how many columns of a panel are computed: its queries, rounded up to whole tiles.
 std::int64_t columns_of(const Meeting& m) {
   return round_up(round_up(m.queries, kRows), kColumns);
 }
@@ -483,8 +483,8 @@ void find_inner_products(const KernelCall& call, const Backward& b) {
   });
 }
 
-// The lse from which on its rounding shows in the weights: these are then summed once beforehand,
-// and lse is corrected so that they sum to 1.
+// From this lse on, its rounding shows in the weights: they are then summed once beforehand, and
+// lse is corrected so that they sum to 1.
 constexpr float kLargeLse = 256.0f;
 
 template <class P>
@@ -555,8 +555,8 @@ void flash_attention_grad_kernel(const KernelCall& call) {
       b.turns[head * b.panels + i] = static_cast<std::int32_t>(of.first_block(i));
     }
   }
-  // The first blocks of keys are seen by most queries: they come first. Those of one head are far
-  // apart where there are many, and follow each other through the panels where there are few.
+  // Blocks of the first keys, which most queries see, come first. Blocks of one head are far apart
+  // if heads of keys are many, and follow each other through the panels if heads are few.
   const std::int64_t blocks = ceil_div(b.p.keys, b.block);
   for_chunks(call, blocks * b.p.key_heads, [&](std::int64_t chunk, int thread) {
     const std::int64_t key_head = chunk % b.p.key_heads, block = chunk / b.p.key_heads;

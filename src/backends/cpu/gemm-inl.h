@@ -27,15 +27,15 @@ constexpr std::int64_t kColumns = 2 * kLanes;
 // keep them at 53 %, four at 59.
 constexpr int kUnroll = 4;
 
-// The float32 elements of a cache line, the distance of fetches from memory in one piece.
+// The float32 elements of a cache line; contiguous memory is fetched in steps of this size.
 constexpr std::int64_t kLine = 16;
 
-// Whether packed rows are fetched from L2, as with two multiply-adds of 16 lanes per cycle, and how
-// many floats ahead. They pass through L1 once for each strip of columns, which fills most of it.
+// Whether packed rows are prefetched from L2 (two multiply-adds of 16 lanes per cycle need it), and
+// how many floats ahead. Rows pass through L1 once per strip of columns, which fills most of it.
 constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
 constexpr std::int64_t kRowsAhead = 32 * kRows;
 
-// Fetches one row of a tile of the result. With AVX-512 it has two cache lines, and they are
+// Fetches one row of a tile of the result. With AVX-512 a row has two cache lines, which are
 // fetched into L2 only: strips fill L1, and rows whose distance is a multiple of a page would drive
 // each other out of it.
 HWY_INLINE void fetch_row(const float* row) {
@@ -316,7 +316,7 @@ HWY_INLINE float pair_of(BF16 lower, BF16 upper) {
   return std::bit_cast<float>(std::uint32_t{lower.bits} | std::uint32_t{upper.bits} << 16);
 }
 
-// Packs as pack() does, but pairs: ⌈k / 2⌉ steps, with a zero behind an odd last one.
+// Packs pairs of elements of K, as pack() packs elements: ⌈k / 2⌉ steps, an odd k ends with a zero.
 template <std::int64_t kWidth>
 HWY_NOINLINE void pack_pairs(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {
@@ -374,7 +374,7 @@ HWY_INLINE void pack_as(const T* src, std::int64_t stride_j, std::int64_t stride
   }
 }
 
-// A part of b: `n` columns over `k` rows.
+// A part of `b`: `n` columns over `k` rows.
 template <class T>
 struct Panel {
   const T* data = nullptr;
@@ -382,12 +382,12 @@ struct Panel {
   std::int64_t n = 0, k = 0;
 };
 
-// Prefetches the memory from which a strip of b will be packed, a few cache lines in each turn, so
-// that packing does not wait for memory: weights come from beyond the caches.
+// Prefetches the memory from which a strip of `b` will be packed, a few cache lines in each turn,
+// so that packing does not wait for memory: weights come from beyond the caches.
 template <class T>
 class StripFetch {
  public:
-  // Fetches columns j.. of b, or, behind its last, the first ones of `after`; all of them in
+  // Fetches columns j.. of `b`, or, after its last, the first ones of `after`; all of them in
   // `turns` calls of some().
   StripFetch(const Panel<T>& b, std::int64_t j, const Panel<T>& after, std::int64_t turns) {
     const bool is_last = j >= b.n;
@@ -416,9 +416,9 @@ class StripFetch {
  private:
   static constexpr auto kPerLine = static_cast<std::int64_t>(64 / sizeof(T));
   const T* row_ = nullptr;
-  // The remaining rows, and the bytes of an element.
+  // The elements from row to row, the rows that remain, and the elements of a row.
   std::int64_t stride_ = 0, rows_ = 0, width_ = 0;
-  // The elements of the row that were fetched, and the cache lines of a turn.
+  // How many elements of the row were fetched, and how many cache lines are in each turn.
   std::int64_t at_ = 0, per_turn_ = 0;
 };
 
@@ -441,7 +441,7 @@ class PackedFetch {
   std::int64_t per_turn_;  // lines
 };
 
-// Sets c[m, columns] (+)= packed a times a packed strip of b; fetches what comes next meanwhile.
+// Sets c[m, columns] (+)= packed `a` times a packed strip of `b`; meanwhile fetches by `next`.
 template <class Strips, class Fetch>
 HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t steps, const float* a,
                                const float* strip, std::int64_t columns, Fetch& next, float* c,
@@ -465,9 +465,9 @@ HWY_INLINE void multiply_strip(bool accumulate, std::int64_t m, std::int64_t ste
   }
 }
 
-// Computes c[m, b.n] (+)= packed a times b. Every strip of b is packed right before its use, into
-// `strip` (kColumns * k floats), which stays in L1 while all of a passes by; of `after`, which
-// comes next, the first strip is fetched.
+// Computes c[m, b.n] (+)= packed `a` times `b`. Every strip of `b` is packed right before its use,
+// in `strip` (kColumns * k floats), which stays in L1 while all of `a` passes by. The first strip
+// of `after`, the panel that comes next, is fetched.
 template <class Strips, class T>
 HWY_NOINLINE void multiply_panel(bool accumulate, std::int64_t m, const float* a, const Panel<T>& b,
                                  const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
@@ -500,7 +500,7 @@ struct VectorStrips {
                        const Panel<T>& after, float* strip, float* c, std::int64_t ldc) {
     multiply_panel<Base>(accumulate, m, a, b, after, strip, c, ldc);
   }
-  // Packs strips of b, one behind the other; the next function multiplies as multiply(), n columns.
+  // Packs the columns of `b` as strips, one after the other, for multiply_packed().
   template <class T>
   static void pack_columns_of_b(const Panel<T>& b, float* dst) {
     pack_as<kColumns, Base>(b.data, b.stride_j, b.stride_i, b.n, b.k, dst);

@@ -64,7 +64,7 @@ void rope_table_kernel(const KernelCall& call) {
   });
 }
 
-// --- widen_nf4: of each block the 16 values that its codes stand for are made once, and looked up
+// How many blocks of 4-bit codes a chunk of widen_nf4 has, and the values of their magnitudes.
 constexpr std::int64_t kBlocksOfChunk = 64;
 constexpr DynamicValues kDynamic;
 

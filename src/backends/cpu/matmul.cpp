@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// An operand as [batch, outer, k] whichever way it is stored: outer is m for a, n for b.
+// An operand as [batch, outer, k] whichever way it is stored: outer is m for `a`, n for `b`.
 struct Matrix {
   const std::byte* data;
   DType dtype;
@@ -73,7 +73,7 @@ struct Product {
   float* shared;            // shared_floats(), where all threads read what is packed
   float* kept_sums;         // a block for each job of a panel, its sums between panels of K
   float* partials;          // [splits, batch, m, n]
-  // Rows of a are read in place, and not packed, over the elements of K before this one.
+  // Rows of `a` are read in place, and not packed, over the elements of K before this one.
   std::int64_t in_place_k = 0;
 };
 
@@ -116,7 +116,7 @@ struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
 };
 
-// Returns which of a panel's packed stretches of K begins with k_begin.
+// Returns the index of the stretch of K that begins with k_begin among those that a panel packs.
 template <class P>
 std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begin) {
   const std::int64_t per_block = p.plan.block_k / P::turn(p.plan);
@@ -132,8 +132,8 @@ float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std
          turn_of<P>(p, panel, k_begin) * plan.packed_a();
 }
 
-// Returns where the packed columns of b from j on begin, for k of K from k_begin; j lies within the
-// panel.
+// Returns where the packed columns of `b` from j on begin, for k elements of K from k_begin on; j
+// lies within the panel.
 template <class P>
 float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
                          std::int64_t k_begin, std::int64_t k) {
@@ -143,7 +143,7 @@ float* shared_columns_at(const Product& p, const PanelOf& panel, std::int64_t j,
          (j - panel.first_n * plan.block_n) * P::Strips::steps(k);
 }
 
-// Returns the columns of b that the block has, over the block's stretch of K.
+// Returns the columns of `b` that the block has, over the block's stretch of K.
 template <class P>
 Panel<typename P::T> columns_of(const Product& p, const Block& x) {
   const auto* data = reinterpret_cast<const typename P::T*>(p.b.at(x.batch, x.j, x.k_begin));
@@ -158,8 +158,8 @@ void begin_turn(const Product& p, Block& x, std::int64_t k, std::int64_t end) {
   x.k = std::min({P::turn(p.plan), chunk_end - k, end - k});
 }
 
-// Returns up to which element of K rows of a can be read in place: where they have K side by side
-// and are cut into whole tiles, over all of K but a last block that ends within a tile. 0: not.
+// Returns before which element of K rows of `a` are read in place: all of K but a last block that
+// ends within a tile, if rows have K side by side and fill whole tiles; else 0.
 template <class P>
 std::int64_t in_place_until(const Product& p) {
   if constexpr (P::Strips::kRowsInPlace > 0) {
@@ -173,8 +173,8 @@ std::int64_t in_place_until(const Product& p) {
   return 0;
 }
 
-// Returns the rows of a of a block over one stretch of K: in place, packed for all threads as
-// `block` of the panel, or packed here, into `packed_a`.
+// Returns block x's rows of `a` over its stretch of K: rows of `a` itself if read in place, else
+// packed ones: those of `block` that all threads share, or some packed here in `packed_a`.
 template <class P>
 typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const Block& x,
                                  std::int64_t block, float* packed_a) {
@@ -192,9 +192,9 @@ typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const B
   return P::Strips::packed_rows(packed_a, x.k);
 }
 
-// Computes c[m, n] (+)= rows i.. of a times columns j.. of b over chunks of K, in their order, from
-// the K at which the panel begins on to last_k. `after` is the block whose columns are likely to
-// come next on this thread.
+// Computes c[m, n] (+)= rows i.. of `a` times columns j.. of `b` over chunks of K, in their order,
+// from the K at which the panel begins on to last_k. `after` is the block whose columns are likely
+// to come next on this thread.
 template <class P>
 void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after,
                     std::int64_t last_k, std::int64_t block, float* packed_a, float* strip,
@@ -213,7 +213,7 @@ void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after
   }
 }
 
-// Does as multiply_block() if b is shared.
+// Computes what multiply_block() does, from columns of `b` that were packed for all threads.
 template <class P>
 void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std::int64_t last_k,
                            std::int64_t block, float* packed_a, float* c, std::int64_t ldc) {
@@ -227,17 +227,17 @@ void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std:
   }
 }
 
-// The size of a job that packs for all threads.
+// How much of an operand one job packs for all threads.
 constexpr std::int64_t kPackedTogether = 64;  // rows or columns, some microseconds
 
-// Returns how many blocks of K of a panel are not packed, as rows of a are read in place there.
+// Returns over how many of a panel's blocks of K rows of `a` are read in place, and not packed.
 std::int64_t blocks_in_place(const Product& p, const PanelOf& panel) {
   const std::int64_t until = ceil_div(p.in_place_k, p.plan.block_k);
   return std::clamp<std::int64_t>(until - panel.first_k, 0, panel.blocks_k);
 }
 
-// Packs a for all threads: some rows of one block over one block of K, of those of the panel that
-// are packed.
+// Packs rows of `a` for all threads: some rows of one block, over one of those of the panel's
+// blocks of K in which rows are not read in place.
 template <class P>
 void pack_shared_rows(const Product& p, const PanelOf& panel, std::int64_t groups,
                       std::int64_t job) {
@@ -257,7 +257,7 @@ void pack_shared_rows(const Product& p, const PanelOf& panel, std::int64_t group
   }
 }
 
-// Packs b for all threads: some columns over one block of K.
+// Packs columns of `b` for all threads: some columns over one block of K.
 template <class P>
 void pack_shared_columns(const Product& p, const PanelOf& panel, std::int64_t job) {
   const GemmPlan& plan = p.plan;
@@ -368,8 +368,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
 }
 
-// Computes all blocks of a panel. First all threads pack the operand that they share: a, or b,
-// unless the panel before had the same b (`packs_b` is false).
+// Computes all blocks of a panel. First all threads pack the operand that they share: `a`, or `b`,
+// unless the panel before had the same `b` (`packs_b` is false).
 void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, bool packs_b) {
   const GemmPlan& plan = p.plan;
   if (plan.shares_a) {
@@ -393,7 +393,7 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
   });
 }
 
-// Computes one panel after the other: for some columns of y all rows, for some rows all of K.
+// Computes y panel by panel: for some columns all rows, and for some rows of these all of K.
 void run_panels(const KernelCall& call, const Product& p) {
   const GemmPlan& plan = p.plan;
   PanelOf panel;
@@ -410,7 +410,7 @@ void run_panels(const KernelCall& call, const Product& p) {
   }
 }
 
-// Adds the parts of K in their order, and writes the sums.
+// Adds the sums over the parts of K, in the order of the parts, and writes y.
 void combine(const KernelCall& call, const Product& p) {
   const std::int64_t count = p.y.count();
   for_tiles(call, count, [&](std::int64_t begin, std::int64_t n) {
@@ -498,7 +498,7 @@ void repeat_row(const TensorRef& row, const TensorRef& y) {
   }
 }
 
-// Sets y = beta · c, for a sum of no products.
+// Sets y = beta · c, which is the result if K is 0.
 void scale_addend(const TensorRef& c, float beta, const TensorRef& y) {
   const auto bytes = static_cast<std::int64_t>(size_of(y.dtype));
   if (beta == 1.0f) {

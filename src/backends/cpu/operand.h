@@ -58,8 +58,8 @@ struct Operand {
   const std::byte* at(std::int64_t offset) const { return data + offset * element_bytes; }
 };
 
-// Calls run(address, stride, count) for each stretch of one stride of elements
-// begin <= i < begin + n, in order.
+// Calls run(address, stride, count) for elements begin <= i < begin + n, in order, once for each
+// series of them that one stride connects.
 template <class Run>
 void for_runs(const Operand& x, std::int64_t begin, std::int64_t n, Run&& run) {
   const Shape& shape = x.walk.shape;

@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
 
-// Rotates n pairs of x into y, which may be the same.
+// Rotates n pairs of x into y, which may be x itself.
 HWY_INLINE void rotate(std::int64_t n, const float* x, const float* cos, const float* sin,
                        float sign, float* y) {
   const D d;

@@ -32,7 +32,7 @@ using D = hn::ScalableTag<float>;
 using DI = hn::RebindToSigned<D>;
 using DU = hn::RebindToUnsigned<D>;
 
-// Lanes of one vector; a constant, as no scalable target is compiled.
+// How many float32 lanes a vector has; a constant, as no scalable target is compiled.
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(HWY_LANES(float));
 
 struct V {

@@ -25,7 +25,7 @@ struct Exponential {
   HWY_INLINE V operator()(V x) const { return exp(multiply_subtract(x, splat(scale), splat(top))); }
 };
 
-// Sets y[0, visible) = softmax(scale·x), zeros behind. Float32 rows keep the exponentials in y;
+// Sets y[0, visible) = softmax(scale·x), zeros after it. Float32 rows keep the exponentials in y;
 // narrow ones compute them twice rather than round them twice.
 void softmax_row(const Operand& x, std::int64_t begin, std::int64_t visible, float scale,
                  const TensorRef& y) {

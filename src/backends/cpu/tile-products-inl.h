@@ -1,7 +1,7 @@
 // The packed product of bfloat16 by tiles of the processor (AMX): 16 rows of 16 pairs along K each,
-// two by two of them in the result. The index logic stands over five operations of tiles, which the
-// processor has, and which EmulatedTiles has in plain code for tests on any other. Strips of b are
-// those of pairs in gemm-inl.h, followed by zeros up to a whole tile.
+// two by two of them in the result. The index logic uses five operations on tiles, which the
+// processor has, and which EmulatedTiles has in plain code for tests on other processors. Strips of
+// `b` are those of pairs in gemm-inl.h, followed by zeros up to a whole tile.
 #if defined(TRACESTEP_BACKENDS_CPU_TILE_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRACESTEP_BACKENDS_CPU_TILE_PRODUCTS_INL_H
 #undef TRACESTEP_BACKENDS_CPU_TILE_PRODUCTS_INL_H
@@ -179,8 +179,8 @@ HWY_INLINE hn::Vec<DU> load_joined(const BF16* lower, const BF16* upper, std::in
   return upper == nullptr ? low : hn::Or(low, hn::ShiftLeft<16>(widened(upper)));
 }
 
-// Packs a tile of a, whose row r has the pairs of a(r, ·): `rows` of 16 rows along j, and up to 32
-// of `k` elements of K; the rest is zero. One of the strides is 1.
+// Packs a tile of `a`, whose row r has the pairs of a(r, ·): `rows` of 16 rows along j, and up to
+// 32 of `k` elements of K; the rest is zero. One of the strides is 1.
 HWY_INLINE void pack_tile(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                           std::int64_t rows, std::int64_t k, float* dst) {
   const DU du;
@@ -221,7 +221,7 @@ inline HWY_NOINLINE void pack_tile_rows(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// Packs a strip of b, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and
+// Packs a strip of `b`, 32 columns wide: pairs of K, k and k + 1, in the place of a float32, and
 // zeros up to a whole tile.
 inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
                                          std::int64_t stride_i, std::int64_t columns,
@@ -249,7 +249,7 @@ inline HWY_NOINLINE void pack_tile_strip(const BF16* src, std::int64_t stride_j,
   }
 }
 
-// Where the tiles of rows of a stand. All distances are in bytes: from row to row, from the upper
+// Where the tiles of rows of `a` are. All distances are in bytes: from row to row, from the upper
 // tile of a panel of 32 rows to the lower one, from a tile to the next 32 of K, and from panel to
 // panel.
 struct TileRows {
@@ -321,8 +321,8 @@ HWY_INLINE void multiply_tiles(Tiles& tiles, bool accumulate, std::int64_t depth
   if constexpr (kDown > 1 && kAcross > 1) tiles.template store<3>(lower + kTileRows, ldc * kFloat);
 }
 
-// Does as multiply_tiles(), for up to 32 `rows` and `columns`: tiles are whole, so what is narrower
-// is computed in a buffer and copied.
+// Computes what multiply_tiles() does, for `rows` and `columns` of up to 32: tiles are whole, so
+// narrower results are computed in a buffer and copied.
 template <class Tiles>
 HWY_INLINE void multiply_some(Tiles& tiles, bool accumulate, std::int64_t depth, const TileRows& a,
                               const float* b, std::int64_t rows, std::int64_t columns, float* c,
@@ -358,7 +358,7 @@ struct TileStrips {
   static Rows packed_rows(const float* packed, std::int64_t k) {
     return packed_tiles(packed, steps(k));
   }
-  // Rows with K side by side can be read in place, so many at a time and so much of K.
+  // Rows with K side by side can be read in place, in units of this many rows and elements of K.
   static constexpr std::int64_t kRowsInPlace = kTileRows, kDepthInPlace = 2 * kTilePairs;
   static Rows rows_in_place(const BF16* rows, std::int64_t stride) {
     return tiles_in_place(rows, stride);

@@ -31,7 +31,7 @@ std::string word_of(const RunField& field) {
   return out;
 }
 
-// Refuses an option of the commands whose place a caller's own module, optimizer and loop take.
+// Throws for an option of the commands that a caller's own module, optimizer or loop replaces.
 [[noreturn]] void fail_of_task(const std::string& name) {
   throw Error(ErrorCode::kUsage, "words",
               fmt::format("{} is an option of the commands alone: here the module, its inputs, the "
@@ -95,8 +95,8 @@ Program passed(const Program& forward, const RunSpec& run, const StepOptions& op
   return device.supports(DType::kF32) ? out : as_float64(out);
 }
 
-// Returns a program that updates the store's parameters by its gradients; with `is_summed`, these
-// are outputs, so that ranks have them summed.
+// Returns a program that updates the store's parameters by its gradients; with `is_summed`, the
+// gradients are its outputs too, so that passes sum them over the ranks.
 Program updates_of(const Store& store, bool is_summed) {
   Builder b("update");
   for (const std::string& name : store.names(LeafKind::kParameter)) {

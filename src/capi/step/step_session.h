@@ -21,9 +21,9 @@ namespace tracestep::capi {
 
 class StepSession;
 
-// What the runs of a session hold together. Leaves of one name are one; arenas are there all the
-// time, each in memory of its own or, for several runs, in the same lent memory; other temporaries
-// are there while their run goes.
+// What the runs of a session hold together. Leaves with the same name are one leaf; arenas exist
+// all the time, each in memory of its own or, for several runs, in the same lent memory; other
+// temporaries exist while their run is at work.
 struct HeldByRuns {
   std::vector<Value> leaves = {};
   std::map<const void*, std::int64_t> arena_bytes = {};  // by what tells arenas apart
@@ -91,7 +91,7 @@ class StepSession {
   // Plans a run. `kind`: a number from the caller, which need not be a tracestep_kind.
   StepRun* plan(const char* program, int kind);
   void end(StepRun* run);
-  // The device's bytes at the most while the started runs and this one go, in turn.
+  // Returns the peak bytes of the device while started runs and `next` run, one after the other.
   std::int64_t peak_bytes_with(const StepRun& next) const;
   void lend(const std::string& name, void* data, std::int64_t bytes);
   void refresh(const std::string& name);

@@ -11,7 +11,7 @@
 #include "capi/step/devices.h"
 #include "capi/step/step_session.h"
 
-// The handles that the header names.
+// The types of the handles that the C header declares.
 struct tracestep_session : tracestep::capi::StepSession {
   using StepSession::StepSession;
 };
@@ -67,7 +67,7 @@ T& given(T* pointer, const char* what) {
   return *pointer;
 }
 
-// Does as guarded(), with the session's lock held and its device current.
+// Calls `act` with the session's lock held and its device current; returns what guarded() returns.
 template <class Act>
 int in_session(StepSession* session, const Act& act) noexcept {
   return guarded([&] {

@@ -312,8 +312,8 @@ struct Affine {
   }
 };
 
-// A step of AdamW (Loshchilov and Hutter 2019): decay first, decoupled; epsilon is added to √v
-// without its bias correction, since both corrections are inside `step_size`.
+// The results of a step of AdamW (Loshchilov and Hutter 2019): decay first, decoupled; epsilon is
+// added to √v without bias correction, since both corrections are inside `step_size`.
 template <class V>
 struct AdamwResult {
   V parameter, m, v;
