@@ -9,12 +9,12 @@
 
 namespace tracestep::cuda::cached {
 
-// Brings the keys and values that a block will read into the L2 cache. The kernel in front may
-// still write the position, so this may be the old one: then the wrong lines are there, which costs
-// time and no result, since nothing is kept here.
+// Brings the keys and values that a block will read into the L2 cache. The kernel before may still
+// write the position, so an old position may be read here, and wrong lines be brought; that costs
+// time but changes no result, since nothing is kept here.
 template <class T>
 __device__ void prefetch_part(const CachedArgs& a, std::int64_t head, int begin, int end) {
-  // The elements of a line; the most lines that a thread brings.
+  // The elements of a cache line, and the most lines that a thread brings.
   constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kMostLines = 4;
   if (a.position.dtype != DType::kI64) return;
   std::int64_t position;
@@ -37,7 +37,7 @@ __device__ inline void sync_cluster() {
           : "memory");
 #endif
 }
-// Reads the value that block `rank` of the cluster has at this place of its shared memory.
+// Returns the float that block `rank` of the cluster has at this address in its shared memory.
 __device__ inline float of_block([[maybe_unused]] const float* place, [[maybe_unused]] int rank) {
   float x = 0.0f;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

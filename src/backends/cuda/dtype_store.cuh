@@ -22,8 +22,8 @@ __device__ inline Int to_whole(float x) {
   }
 }
 
-// Converts to To: floats to floats rounds to nearest even, floats to integers is to_whole(),
-// integers wrap around, and bool is whether x is not 0. Generators give doubles.
+// Returns x as a To: floats from floats are rounded to nearest even, integers from floats by
+// to_whole(); integers wrap around, and bool is whether x is not 0. Generators give doubles.
 template <class To, class From>
 __device__ inline To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -45,7 +45,7 @@ __device__ inline To converted(From x) {
   }
 }
 
-// A sink for map() and others: values of type From, stored as `dtype`.
+// A sink (map.cuh) that takes values of type From and stores them as `dtype`.
 template <class From>
 struct AnyResult {
   using Value = From;

@@ -1,5 +1,5 @@
-// Newton and Schulz's iteration by its definition: of the matrix over its norm, five times the
-// polynomial a·X + b·(X·Xᵀ)·X + c·(X·Xᵀ)²·X, term by term.
+// Newton and Schulz's iteration by its definition: divides a matrix X by its norm, then replaces X
+// five times by a·X + b·(X·Xᵀ)·X + c·(X·Xᵀ)²·X, computed term by term.
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -8,7 +8,7 @@
 namespace tracestep::reference {
 namespace {
 
-// Folds the elements of every reduced part into one, with combine.start() and combine.step().
+// Reduces x along the axes of the call: combine.step() takes each element from combine.start() on.
 template <class Combine>
 void reduce(const KernelCall& call, const Combine& combine) {
   const TensorRef& x = call.inputs[0];

@@ -87,7 +87,7 @@ class Group {
   }
 
  private:
-  // Waits for all ranks; false if `gives_up` became true first. Ends the process at the timeout.
+  // Waits until all ranks called this; false if gives_up() became true. Ends the process when late.
   template <class GivesUp>
   bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
     is_here_[static_cast<std::size_t>(rank)] = true;
@@ -107,8 +107,8 @@ class Group {
     return round_ != round;
   }
 
-  // True if `is_over` held in time. Waits in short pieces: time in which the whole process was
-  // stopped does not count.
+  // Waits until is_over() is true; false after the time limit. Waits in short pieces, so that time
+  // in which the whole process was stopped does not count.
   template <class IsOver>
   bool wait_for_timeout(std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
     const double step_s = std::min(timeout_s_, 1.0);
@@ -147,7 +147,7 @@ class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
 
-  // Returns the group of this kind that `rank` is in, made if it is not there yet.
+  // Returns the group of the kind `group` that `rank` is in; makes it first if there is none yet.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
     const std::int64_t first = group.first_of(rank);

@@ -82,7 +82,7 @@ bool wait_for(int socket, short events, Clock::time_point deadline) {
   return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;
 }
 
-// Connects the socket; false if nobody listens there, or the host does not answer by `deadline`.
+// Connects the socket; false if nobody listens at `to`, or the host does not answer by `deadline`.
 bool connects(const Connection& from, const sockaddr_in& to, Clock::time_point deadline) {
   const int socket = from.socket();
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;

@@ -93,7 +93,7 @@ class TcpProcesses final : public Processes {
  private:
   enum class Limit { kTimeout, kNone };
 
-  // Writes the line, tells the others, ends the process. A second thread waits here until then.
+  // Writes the line, tells the peers, ends the process. A second caller waits in lock() till then.
   [[noreturn]] void write_and_end(const std::string& line, int status) {
     ending_.lock();
     std::fputs((message_line(line) + "\n").c_str(), stderr);
@@ -112,7 +112,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // Copies the bytes of the first process to all others.
+  // Copies the bytes of process 0 to all others: process 0 sends them, the others receive them.
   void share(std::span<std::byte> bytes, Limit limit) {
     if (rank() != 0) return receive(0, bytes, limit);
     tell_all({MessageKind::kData, 0, bytes.size()}, bytes);
@@ -226,7 +226,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // Ends the processes for a lost peer, unless the launcher does so first, which knows why.
+  // Ends the run as a peer is gone, after a pause in which a launcher that knows why can do so.
   [[noreturn]] void lost(std::size_t peer) {
     std::this_thread::sleep_for(kPatience);
     write_and_end(fmt::format("tracestep: [rank {}] it ended without a word", rank_of(peer)),

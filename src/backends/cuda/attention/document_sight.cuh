@@ -24,12 +24,12 @@ struct DocumentSight {
   }
 
   // Returns the first key that `query` sees: the first of its document, but at least `by_window`.
-  // Queries behind the last row have that row's document.
+  // Queries after the last row count as belonging to that row's document.
   __device__ __forceinline__ int first_key(int query, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::max(by_window, static_cast<int>(starts[::min(query, places - 1)]));
   }
-  // Returns the first query behind those that see `key`, at most `by_window`.
+  // Returns the first query after those that see `key`, at most `by_window`.
   __device__ __forceinline__ int end_query(int key, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::min(by_window, static_cast<int>(ends[::min(key, places - 1)]));

@@ -73,7 +73,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void pass_turn() {
     named_arrive(group_ + 1 == kGroups ? barrier_ + 1 - kGroups : barrier_ + 1, 256);
   }
-  // Returns the tile of the Q that is next or in use; loaded at each use, which saves registers.
+  // Returns the tile of the Q that is next or in use; it is loaded at each use, to save registers.
   __device__ __forceinline__ ForwardTile tile() const {
     return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }
@@ -135,7 +135,7 @@ class ForwardConsumer {
     for (int i = 0; i < kN / 4; ++i) p16_[i] = pack<T>(s_[2 * i], s_[2 * i + 1]);
   }
 
-  // Computes the result for the tile of queries from `tile_row` on.
+  // Computes o and lse of this warpgroup's 64 queries in the tile of queries from `tile_row` on.
   __device__ __forceinline__ void attend(int tile_row) {
     const int first_row = tile_row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
@@ -157,7 +157,7 @@ class ForwardConsumer {
       finish(first_row);
   }
 
-  // Attends to the blocks of keys from `block` down to `begin`, every distance-th.
+  // Attends to blocks of keys: `block`, block - distance, ..., down to `begin`.
   __device__ __forceinline__ void attend_blocks(int block, int begin, int distance, int first_row) {
     wait_k(ring_);
     multiply_scores(ring_);
@@ -180,8 +180,8 @@ class ForwardConsumer {
     free_v();
   }
 
-  // Multiplies the scores of `block`, then, while their softmax is taken, P V of the block
-  // before.
+  // Starts the scores of `block`, then P V of the block before, during which it takes the softmax
+  // of the scores.
   __device__ __forceinline__ void step_overlapped(int block, int first_row) {
     const BlockRing next = next_block();
     wait_k(next);

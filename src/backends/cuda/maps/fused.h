@@ -25,8 +25,8 @@ class FusedKernel {
   FusedKernel(const FusedKernel&) = delete;
   FusedKernel& operator=(const FusedKernel&) = delete;
 
-  // Launches the kernel. `pointers`: those of the operands, then of the results. `blocks` and
-  // `threads` belong to this call: calls of other sizes may have the same text.
+  // Launches the kernel. `pointers`: those of the operands, then of the results. Each call passes
+  // its own `blocks` and `threads`, because calls of other sizes may share the kernel's text.
   cudaError_t launch(const std::vector<void*>& pointers, unsigned blocks, unsigned threads,
                      const LaunchStream& stream) const;
 
