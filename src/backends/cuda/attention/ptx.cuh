@@ -83,7 +83,7 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// Loads a box, as load_box() does, to `target` in each block of the cluster whose bit is set in
+// Loads a box (see load_box()) to `target` in each block of the cluster whose bit is set in
 // `blocks`; its bytes count on the barrier that the block has at the address `barrier`.
 __device__ __forceinline__ void load_box_to_blocks(std::uint32_t target, const CUtensorMap* map,
                                                    std::uint32_t barrier, int column, int row,

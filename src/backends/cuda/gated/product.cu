@@ -68,7 +68,7 @@ cudaError_t map_of(DType dtype, const void* data, std::int64_t rows, std::int64_
       map);
 }
 
-// Returns the number of thread blocks that run at once; 0 where the device cannot say.
+// Returns how many thread blocks the device runs at once; 0 if it cannot say.
 template <class T, bool kGradient>
 int blocks_at_once(const LaunchSize& size) {
   constexpr int kCluster = GatedLayout<kGradient>::kCluster;

@@ -229,7 +229,7 @@ __device__ void add_members(const T* x, const RowSums& sums, unsigned first, uns
   }
 }
 
-// Sums rows of many members. A job is 32 packs of one row; each warp sums every eighth member.
+// Sums rows of many members. A block's job is 32 packs of a row; a warp adds every eighth member.
 template <class T, int N, class Base>
 __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base& base) {
   __shared__ float of_warps[kWarps][kWarp * N];

@@ -6,15 +6,15 @@
 
 namespace tracestep::cuda {
 
-// Packs that a thread has in flight. Of 16-bit elements twice as many: a pack of them takes twice
-// as long to add, and meanwhile the loads of other threads must keep the memory busy.
+// The packs that a thread has in flight: of 16-bit elements twice as many, as a pack of them takes
+// twice as long to add, and meanwhile the loads of other threads must keep the memory busy.
 template <class T, bool kWhole>
 inline constexpr int kOnlinePacks = kWhole && sizeof(T) == 2 ? 8 : 4;
-// Most threads of a row.
+// The most threads that share a row.
 inline constexpr unsigned kOnlineThreads = 512;
 
-// Plans threads: many rows are fastest in small blocks, few need as many threads each as they can
-// use. Threads that loop over a row take equal shares.
+// Plans the threads of each row: many rows are fastest in small blocks, few rows need as many
+// threads as they can use. Threads that take several turns at a row take equal shares.
 template <class T>
 RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kManyRows = 1024;
@@ -30,7 +30,7 @@ RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width
 struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
-  // Adds packs. -inf adds nothing, even if all elements so far are -inf.
+  // Adds the elements of packs. -inf adds nothing, even if all elements so far are -inf.
   template <class T, int kCount>
   __device__ void add(const RowPack<T> (&packs)[kCount], float c) {
     constexpr int kSize = kPack<T>;

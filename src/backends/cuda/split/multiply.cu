@@ -59,12 +59,12 @@ struct SplitLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A tile of results, and its share of K.
+// A tile of results: its first row and column, its matrix, and its share of K, blocks [begin, end).
 struct SplitTile {
   int row, column, batch, share, begin, end;  // blocks of K
 };
 
-// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
+// Returns tile number `index`; eight rows of tiles are taken together, so that operands stay in L2.
 template <int kN>
 __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int index) {
   constexpr int kRowsTogether = 8;
@@ -83,7 +83,7 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-// Returns the bytes of the scales of a tile's rows, which scales_of() finds.
+// Returns the bytes, and the address, of the scales of a tile's rows for one block of K.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
 }
@@ -130,8 +130,8 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-// Where a thread's result lies in the tile of its warpgroup, 64 rows of kN columns, as the tensor
-// cores leave results.
+// Where result number i of a thread lies in its warpgroup's 64 rows of kN columns, as the tensor
+// cores leave it (place_of()).
 struct ResultPlace {
   int row, column;
 };
@@ -140,7 +140,7 @@ __device__ __forceinline__ ResultPlace place_of(int thread, int i) {
           .column = i / 4 * 8 + thread % 4 * 2 + i % 2};
 }
 
-// Computes the results whose bits are set in `which` again, in float32.
+// Computes again, in float32, this thread's results whose bits are set in `which`, and stores them.
 template <int kN, int kWords>
 __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile tile, int first_row,
                                          std::int64_t begin, const std::uint32_t (&which)[kWords]) {

@@ -47,7 +47,7 @@ struct SplitLinearGrad {
   const float *g = nullptr, *w = nullptr, *x = nullptr;
   std::int64_t g_leading = 0, w_leading = 0, x_leading = 0;
   float *dx = nullptr, *dw = nullptr;  // nullptr: the gradient is not needed.
-  // plan_split_linear_grad(rows, n, k).workspace_bytes bytes, 256-byte aligned.
+  // plan_split_linear_grad(rows, n, k).workspace_bytes bytes of memory, 256-byte aligned.
   void* workspace = nullptr;
 };
 cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& stream);

@@ -29,7 +29,7 @@ class CuptiRecords {
   void add_copy(const CUpti_ActivityMemcpy6& m);
   void add_fill(const CUpti_ActivityMemset4& m);
   void add_call(const CUpti_ActivityAPI& a);
-  // Returns a launch's node or -1. By then, node_of_ must also have the calls without a node.
+  // Returns the node of a launch, or -1; node_of_ must already have the calls that have no node.
   std::int32_t node_at(std::uint32_t correlation) const;
   std::int32_t name(std::string text);
   // Returns the index of a kernel's readable name; each raw name is converted once.

@@ -21,12 +21,12 @@ constexpr std::uint32_t kFlushForced = 1;
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
     CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
-// The driver's calls that are recorded: launches, as libraries launch through it, too.
+// The driver's calls that are recorded: launches, since libraries launch through the driver, too.
 constexpr CUpti_CallbackId kDriverCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz};
 
-// What CUPTI's callbacks fill, on its thread. One for the process: callbacks take no user data.
+// What CUPTI's callbacks fill, on CUPTI's thread. One per process: callbacks take no user data.
 struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};
@@ -138,7 +138,7 @@ class CuptiTracer final : public ActivityTracer {
   ActivityTrace stop() override { return take_all(); }
 
  private:
-  // Asks to be told of graphs' nodes; not if another profiler has the one place of a subscriber.
+  // Asks CUPTI to report graphs' nodes; fails if another profiler is its one subscriber.
   void follow_graphs() {
     if (cupti_.subscribe(&subscriber_, see_graph_node, nullptr) != CUPTI_SUCCESS) {
       subscriber_ = nullptr;

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kMajor = CUDART_VERSION / 1000;
 
-// Loads the headers that NVRTC has in a library of their own, from the folder that NVRTC itself
-// came from. NVRTC asks the loader for them by name, which finds what is loaded, and else only what
-// lies in the loader's own folders; packages of pip are no such folder.
+// Loads the library that holds NVRTC's own headers, from the folder that NVRTC was loaded from.
+// NVRTC asks the loader for it by name, which finds libraries that are loaded, and otherwise looks
+// only in the loader's own folders, where packages of pip are not.
 void load_builtins(const Nvrtc& nvrtc) {
   int major = 0, minor = 0;
   Dl_info info{};
