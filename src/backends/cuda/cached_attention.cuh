@@ -134,7 +134,7 @@ __device__ void store_eight(T* row, int first, int width, bool as_packs, const f
   }
 }
 
-// The keys and values of one head, where they are cached and where they are new.
+// The keys and values of one head: the cached ones, and the new ones of the call.
 template <class T>
 struct HeadOfKeys {
   const CachedArgs& a;
@@ -206,7 +206,7 @@ struct Running {
 #pragma unroll
     for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
   }
-  // Joins the maximum and the sums of the lane `offset` away to those of this one.
+  // Joins the maximum and sums of the lane whose number differs by the bit `offset` to this lane's.
   __device__ void join_lane(int offset) {
     const float other = __shfl_xor_sync(~0u, top, offset);
     const float higher = fmaxf(top, other);

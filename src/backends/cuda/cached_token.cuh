@@ -180,7 +180,7 @@ struct Token {
     }
   }
 
-  // Adds the loaded keys and values to the running sums; only those in [low, high) are seen.
+  // Adds the loaded keys and values to the running sums, except those outside [low, high).
   __device__ void see_cached(int base, int low, int high) {
     float scores[kRows][kAhead];
 #pragma unroll
@@ -290,7 +290,7 @@ struct Token {
     if (a.parts > 1 && a.is_cluster) join_cluster();
   }
 
-  // Joins the sums of a cluster's blocks; each block takes a share of the elements.
+  // Joins the running sums of a cluster's blocks; each block joins a share of the elements.
   __device__ void join_cluster() {
     constexpr int kMost = static_cast<int>(CachedAttentionPlan::kMostOfCluster);
     sync_cluster();

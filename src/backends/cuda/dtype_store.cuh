@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Converts reals to integers: rounds towards zero, clamps to the range, and makes NaN 0.
+// Returns x as an integer, rounded towards zero and clamped to the range of Int; NaN gives 0.
 template <class Int>
 __device__ inline Int to_whole(float x) {
   if (x != x) return 0;
@@ -22,8 +22,8 @@ __device__ inline Int to_whole(float x) {
   }
 }
 
-// Returns x as a To: floats from floats are rounded to nearest even, integers from floats by
-// to_whole(); integers wrap around, and bool is whether x is not 0. Generators give doubles.
+// Converts x: floats to floats round to nearest even; floats to integers as to_whole() does;
+// integers wrap around; anything to bool is x != 0. Generators give doubles.
 template <class To, class From>
 __device__ inline To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {

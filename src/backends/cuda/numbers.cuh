@@ -12,7 +12,7 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-// Rounds to nearest, ties to even; overflow to infinity, in 8 bits to the largest number.
+// Returns x as a T: to nearest, ties to even; beyond the range infinity, or T's largest for 8 bits.
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -59,7 +59,7 @@ void with_bytes(std::int64_t bytes, F&& f) {
 }
 
 // --- packs ----------------------------------------------------------------------------------
-// N neighbouring elements, moved by one instruction where N·size is 4, 8 or 16 bytes.
+// N neighbouring elements, which one instruction moves if they have 4, 8 or 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];

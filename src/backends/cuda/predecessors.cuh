@@ -7,9 +7,9 @@
 
 namespace tracestep::cuda {
 
-// A kernel that takes this calls wait() in every thread before it touches memory; what it may do
-// before is to bring lines into the second-level cache, which later writes update, and to read what
-// nothing in the program writes.
+// A kernel with this parameter calls wait() in every thread before it touches memory. Before
+// wait(), it may only bring lines into the second-level cache, which later writes update, and read
+// memory that nothing in the program writes.
 struct Predecessors {
   // Lets the next kernel place its blocks as soon as all blocks of this kernel have begun.
   __device__ __forceinline__ void let_next_begin() const {

@@ -62,7 +62,7 @@ void add_transposed_product(const Tile& a, const Tile& b, Tile& out) {
   }
 }
 
-// The rows of one head: [..., H, T, D], or [..., T, H, D] where tokens come first.
+// Reads and writes rows of one head of [..., H, T, D], or of [..., T, H, D] if token_major.
 class Rows {
  public:
   Rows(const TensorRef& tensor, const Dims& head, bool token_major)

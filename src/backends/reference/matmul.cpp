@@ -8,7 +8,7 @@
 namespace tracestep::reference {
 namespace {
 
-// The elements along one axis of a tensor, at one index of its other axes.
+// The elements of a tensor along one axis, with the indices of its other axes fixed.
 struct Line {
   const double* first;
   std::int64_t stride;

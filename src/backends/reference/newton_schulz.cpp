@@ -50,7 +50,7 @@ double norm_of(const Matrix& x) {
   return static_cast<double>(std::sqrt(sum));
 }
 
-// Makes one matrix nearly orthogonal by five steps, in place.
+// Makes the matrix nearly orthogonal by five steps, in place.
 void iterate(Matrix& x) {
   const double norm = std::max(norm_of(x), 1e-7);
   for (double& value : x.values) value /= norm;

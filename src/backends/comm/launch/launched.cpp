@@ -40,7 +40,7 @@ int needed(std::string_view name, std::int64_t least, std::int64_t most,
   return *out;
 }
 
-// Returns the port for a step of srun; two steps on a host have the same in one of 10,000 cases.
+// Returns the port of this step of srun; one in 10,000 pairs of steps on a host has the same port.
 int port_of_step() {
   constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
   const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),

@@ -37,7 +37,7 @@ struct Posted {
   }
 };
 
-// What the ranks of a group share: their calls, and the means to wait for one another.
+// The state that the ranks of a group share: their calls, and a mutex and signals to wait with.
 class Group {
  public:
   Group(const RankGroup& kind, std::int64_t first, double timeout_s)
@@ -67,8 +67,8 @@ class Group {
     }
   }
 
-  // Waits until every rank has its result. Ranks that have posted a call all come here, also when
-  // the group has ended: their tensors are read and written until then.
+  // Waits until every rank has its result. Every rank that has posted a call comes here, even when
+  // the group has ended, because the ranks' tensors are read and written until then.
   void finish(int rank) {
     std::unique_lock lock(mutex_);
     arrive(rank, lock, [] { return false; });
@@ -170,7 +170,7 @@ class Groups {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // Makes the communicator of rank `rank` of the run in its group of this kind.
+  // Makes the communicator of the run's rank `rank` in its group of the kind `kind`.
   LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
       : groups_(std::move(groups)),
         group_(&groups_->of(rank, kind)),

@@ -55,7 +55,7 @@ class NcclGroup final : public Communicator {
     const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
   }
-  // Makes the communicator of the group of this kind, part of `all`, that this process is in.
+  // Makes this process's communicator in its group of the kind `kind`, by splitting `all`.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
       : processes_(all.processes_),
         stream_of_lane_(all.stream_of_lane_),
@@ -73,7 +73,7 @@ class NcclGroup final : public Communicator {
   }
   ~NcclGroup() override {
     parts_.clear();  // before what they were split from
-    // The call waits for the other ranks, which know nothing yet of an error that ends this one.
+    // Destroying waits for the other ranks, which do not know yet of an error that ends this one.
     if (std::uncaught_exceptions() > exceptions_) return;
     const HostWait wait("the others, to part from NCCL");
     nccl_.comm_destroy(comm_);

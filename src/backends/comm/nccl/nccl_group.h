@@ -13,8 +13,8 @@ namespace tracestep {
 // NCCL's version, "2.28.9"; empty: it is not on this machine, and `problem` says why.
 std::string nccl_version(std::string& problem);
 
-// The cudaStream_t of a lane. It is asked for each time, because a device may change the stream of
-// its lane 1 when it joins a group.
+// Returns the cudaStream_t of a lane. It is called at each change of lane, because a device may
+// change the stream of its lane 1 when it joins a group.
 using StreamOfLane = std::function<void*(int lane)>;
 
 // This process's communicator in a group of all processes. Collectives are issued on the stream of

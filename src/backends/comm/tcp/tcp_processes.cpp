@@ -23,8 +23,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
 constexpr std::chrono::milliseconds kPulse{200};      // between signs of life
 constexpr std::size_t kMostBroadcastBytes = 4096;
-// The most messages of a peer that may wait for receive(): processes make the same calls in the
-// same order, and wait for each other in every exchange(), so that none is more than a few ahead.
+// The most messages of a peer that may wait for receive(). Processes make the same calls in the
+// same order and wait for each other in every exchange(), so that no peer is more than a few ahead.
 constexpr std::size_t kMostWaiting = 16;
 
 struct Peer {
@@ -139,9 +139,9 @@ class TcpProcesses final : public Processes {
 
   int rank_of(std::size_t peer) const { return rank() == 0 ? static_cast<int>(peer) + 1 : 0; }
 
-  // Reads messages until every peer has said that it is done. Each says now and then that it is
-  // alive, so that one that is stopped, or whose host is gone, is noticed while the others wait for
-  // their devices.
+  // Reads messages until every peer has said that it is done. Each sends a sign of life now and
+  // then, so that a peer that is stopped, or whose host is gone, is noticed while the others wait
+  // for their devices.
   void watch() {
     Clock::time_point next_pulse = Clock::now();
     while (!std::ranges::all_of(peers_, &Peer::is_done)) {
@@ -197,7 +197,7 @@ class TcpProcesses final : public Processes {
     const int status = status_of_failure(message.header.status);
     if (!message.bytes.empty()) {
       std::string text(reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size());
-      // A line of this program says who it is from; what else comes does not.
+      // Lines of this program name the rank that they come from; other texts do not.
       if (!text.starts_with("tracestep: ")) {
         text = fmt::format("tracestep: [rank {}] it failed: {}", rank_of(peer), text);
       }

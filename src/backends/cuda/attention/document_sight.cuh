@@ -8,8 +8,8 @@
 
 namespace tracestep::cuda {
 
-// The documents of one entry of the batch. Bounds never fall along its `places` positions: the
-// first query of a tile has the first key of all, and the last key of a tile the last query of all.
+// The documents of one entry of the batch. Bounds never decrease along its `places` positions, so a
+// tile's first query has the first key that the tile sees, and its last key the last query.
 struct DocumentSight {
   const std::int64_t *starts, *ends;  // or null: there are none
   int places;

@@ -23,7 +23,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Adds up dK and dV of its 64 keys in registers, and makes dQ, block by block of queries.
+// Sums up dK and dV of its 64 keys in registers, and computes dQ, block by block of queries.
 template <class Traits>
 class BackwardConsumer {
   using Layout = BackwardLayout<Traits>;
@@ -310,7 +310,7 @@ class BackwardConsumer {
       }
     }
   }
-  // Adds up the partial sums of the cluster's blocks: its block 0 those of dK, block 1 those of dV.
+  // Sums dK and dV over the cluster's blocks: block 0 gets the sum of dK, block 1 that of dV.
   __device__ __forceinline__ void sum_parts() {
     constexpr int kKeys = Layout::kPart, kValues = kKeys + Layout::kPartBytes;
     const int rank = cluster_rank();

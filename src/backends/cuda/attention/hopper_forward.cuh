@@ -27,7 +27,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Runs tiles of 64 query rows: products, softmax, and the result, until there are no more tiles.
+// Computes 64 query rows of each tile: products, softmax and result, until there are no more tiles.
 template <class Traits>
 class ForwardConsumer {
   using Layout = ForwardLayout<Traits>;
@@ -111,7 +111,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void wait_v() {
     barrier_wait(shared_ + Layout::kVFull + 8 * ring_.stage, ring_.parity);
   }
-  // Frees the V of a block at its end; its K was freed before.
+  // Frees the buffer of a block's V, and moves on to the next block; free_k() freed K before.
   __device__ __forceinline__ void free_v() {
     release(Layout::kVEmpty + 8 * ring_.stage);
     ring_.advance();

@@ -33,8 +33,8 @@ class RowSoftmax {
   }
 
   // Adds a block. The reference maximum stays until a row of the warp grows by more than
-  // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
-  // returned. Exact all the same: numerator and denominator share the reference.
+  // `threshold` in log2; then this returns true, and the caller must multiply its earlier sums by
+  // `factor`. The result is exact either way: numerator and denominator share the reference.
   template <int K>
   __device__ __forceinline__ bool advance(float (&s)[K], float scale_log2, float threshold,
                                           float (&factor)[2]) {

@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce_wide_queries(const WideQueriesParameters
 }
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Makes dQ of its 64 query rows over the blocks of keys that they see.
+// Computes dQ of its 64 query rows over the blocks of keys that these rows see.
 template <class Traits>
 class WideQueriesConsumer {
   using Layout = WideQueriesLayout<Traits>;

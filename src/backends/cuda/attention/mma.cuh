@@ -124,7 +124,7 @@ __device__ __forceinline__ void split(float first, float second, std::uint32_t& 
 }
 
 // Forces x to be computed here, by a store that never happens. Otherwise the assembler computes all
-// sums of a tile before it adds the first one, which needs more registers than there are.
+// sums of a tile before it adds the first one, for which there are not enough registers.
 // `never`: a value that `address` never has, which the assembler cannot know.
 __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t address,
                                        std::uint32_t never) {

@@ -260,7 +260,7 @@ class BackwardWarp {
     }
   }
 
-  // Computes dS = P (dP - delta), times the slope of a cap, in place of dP.
+  // Replaces dP by dS = P (dP - delta), times the slope of the cap where scores are capped.
   __device__ __forceinline__ void differentiate(Scores& ds, const Scores& s, const Passing& y,
                                                 const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;

@@ -6,8 +6,8 @@
 
 namespace tracestep::cuda::portable {
 
-// Which results a kernel makes. Where the accumulators of dK and dV do not fit in registers
-// together (wide heads), two kernels make them.
+// The results that a kernel computes. If the accumulators of dK and dV do not fit in registers
+// together (wide heads), two kernels compute them, kKeys and kValues.
 enum class Gradient : std::uint8_t { kKeysValues, kKeys, kValues, kQueries };
 
 // A kernel's tiles. Operands are sums of `parts` elements E. A warp has `row_blocks` blocks of 16

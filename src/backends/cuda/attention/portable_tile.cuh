@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_unaligned_tile(std::uint32_t tile, const E*
   }
 }
 
-// Loads rows first .. first + kRows of a head; what is outside the tensor becomes zero.
+// Loads rows first .. first + kRows of a head to a tile; elements outside the tensor become zero.
 template <int kD, int kRows, int kThreads, int kParts, class E>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const E* head, const TileView& view,
                                           int first, int width, int thread) {
@@ -137,9 +137,9 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
   }
 }
 
-// Adds as multiply_rows() with two parts, for scores so large that the last bits of sums matter:
-// tensor cores truncate sums instead of rounding them, an error of some units in the last place
-// over three products of 16 columns. Here each such sum starts at zero and is added in float32.
+// Adds acc += X Y^T as multiply_rows() with two parts, for scores so large that last bits of sums
+// matter: tensor cores truncate sums instead of rounding them, an error of some last bits over
+// three products of 16 columns. Here each of these sums starts at 0 and is added to acc in float32.
 template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
 __device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][4], std::uint32_t x,
                                                       std::uint32_t y,
@@ -186,7 +186,7 @@ struct Fragments {
   std::uint32_t word[kParts][kMT][kN / 16][4];
 };
 
-// Rounds the accumulators of one product to left operands of the next, all in registers.
+// Rounds the accumulators of the first product to left operands of the second, all in registers.
 template <class E, int kParts, int kMT, int kN>
 __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
                                                const float (&from)[kMT][kN / 8][4]) {

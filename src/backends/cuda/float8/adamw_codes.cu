@@ -132,7 +132,7 @@ __device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const P
   return magnitude.bits();
 }
 
-// Updates one tile per block: blocks that walk over many take 2 to 3 % longer, as some end late.
+// Updates one tile per block: blocks with many tiles each would take 2 to 3 % longer in all.
 __global__ void __launch_bounds__(kThreads, kResident)
     adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
                        const __grid_constant__ Rates rates) {

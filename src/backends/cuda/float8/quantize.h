@@ -19,14 +19,14 @@ struct Quantization {
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // Transposed codes: [columns, rows].
   float* scale = nullptr;
-  // The largest magnitude in the step before, which `largest` may replace in place; nullptr: the
+  // The largest magnitude of x in the step before, whose storage `largest` may share; nullptr: the
   // scale comes from x itself.
   const float* last = nullptr;
   float* largest = nullptr;  // The largest magnitude of x, only with `last`; may be nullptr.
   // How many times as large or as small as before magnitudes may be for the old scale to be used.
   float room = 1;
-  // Workspace with an element for each part of quantize_parts(); with `last`, for each tile of
-  // quantize_tiles() and one more.
+  // Workspace: quantize_parts() elements, one for each part; or, with `last`, quantize_tiles() + 1,
+  // one for each tile and one for `last`.
   std::uint32_t* maxima = nullptr;
 };
 

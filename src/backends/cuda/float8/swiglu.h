@@ -29,7 +29,7 @@ struct QuantizedSwiglu {
   float* largest = nullptr;     // The largest magnitude of this step; may be nullptr.
   // How many times as large or as small as before magnitudes may be for the old scale to be used.
   float room = 1;
-  // Workspace with an element for each tile of quantize_tiles(), and one more.
+  // Workspace of quantize_tiles() + 1 elements, one for each tile and one for `last`.
   std::uint32_t* maxima = nullptr;
 };
 

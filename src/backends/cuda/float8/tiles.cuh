@@ -78,7 +78,7 @@ struct Codes {
   bool codes_in_packs = false, transposed_in_packs = false;  // rows are whole packs of 8 codes
 };
 
-// Returns the codes of two numbers, that of the first in the lower byte.
+// Returns the codes of two numbers: the code of `first` in the lower byte, that of `second` above.
 template <bool kIsE5M2>
 __device__ __forceinline__ std::uint32_t two_codes(float first, float second) {
   return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE,
@@ -147,7 +147,7 @@ __device__ __forceinline__ void store_transposed(const Codes& to, const Place& p
   }
 }
 
-// The largest magnitude of a thread's elements; those of 16 bits are compared in pairs.
+// Finds the largest magnitude of a thread's elements; compares 16-bit elements in pairs.
 template <class T>
 struct Magnitude {
   std::uint32_t largest = 0;

@@ -144,7 +144,7 @@ class GatedConsumer {
     }
   }
 
-  // Stores a panel through two buffers in turn: one is written while the other is copied out.
+  // Stores a panel by way of two buffers in turn: one is written while the other is copied out.
   __device__ __forceinline__ void store(const float (&x)[kOfPanel], const CUtensorMap* map,
                                         int column, int row) {
     const std::uint32_t panel = panels_ + stores_ * Panel::kBytes;

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     GatedConsumer<T, kGradient> consumer(p, shared, warp / 4 - 1);
     consumer.run();
   }
-  // Neither may end while the other still arrives at its barriers.
+  // Neither block of the cluster may end while the other still arrives at its barriers.
   if constexpr (Layout::kCluster > 1) {
     __syncwarp();
     cluster_sync();

@@ -50,8 +50,8 @@ class FusedKernels {
     std::vector<FusedOperand> operands, results;
     bool in_place = false;  // results may lie where operands do
   };
-  // Compiles what is missing for the fused nodes among the calls, on as many threads as there are
-  // cores. Throws as prepare().
+  // Compiles the kernels that fused nodes among the calls still need, on as many threads as there
+  // are cores. Throws what prepare() throws.
   void compile(std::span<const KernelSpec> specs);
 
   // The kernel of a call, and how to launch it.
@@ -60,8 +60,8 @@ class FusedKernels {
     std::vector<std::size_t> operands;  // The node's operands that the kernel reads.
     unsigned blocks, threads;
   };
-  // Prepares a call, and compiles its kernel unless that was done before. Throws as
-  // Nvrtc::compiled(), and Error{kUsage} for a body that `fuse` would not make.
+  // Prepares a call, and compiles its kernel unless that was done before. Throws what
+  // Nvrtc::compiled() throws, and Error{kUsage} for a body that the pass `fuse` would not make.
   Prepared prepare(const Call& call);
 
  private:

@@ -13,7 +13,7 @@ constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 4;     // loads in flight per thread
 
 // --- gather -----------------------------------------------------------------------------------
-// Copies y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
+// Copies row indices[i] of `table` to row i of y, in chunks; a warp reads neighbouring chunks.
 template <class Chunk, class Index>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(Predecessors before, const Chunk* table, Indices indices, Chunk* y,

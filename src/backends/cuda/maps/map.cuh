@@ -73,7 +73,7 @@ struct Loaded {
   Raw<X, N> at[kAhead];
 };
 
-// Elements of a pack: 16 bytes of the widest type, but 4 of single bytes: each takes a register.
+// The elements of a pack: 16 bytes of the widest type, but 4 if all are single bytes.
 template <class Sink, class... X>
 inline constexpr int kElementsOfPack = [] {
   constexpr int kWidest = std::max({Sink::kWidth, static_cast<int>(sizeof(X))...});

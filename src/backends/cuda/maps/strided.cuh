@@ -79,7 +79,7 @@ struct Walk {
   }
 };
 
-// Makes a walk over `shape`, dimensions merged where possible. `strides[k]`: those of operand k.
+// Makes a walk over `shape` and merges dimensions where that is possible; operand k has strides[k].
 template <int kOperands>
 Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperands>& strides) {
   Walk<kOperands> out;

@@ -36,7 +36,7 @@ struct GemmProblem {
   std::optional<Scaled> scaled = {};
   // The alignment in bytes of the addresses of all matrices, at most 256.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
-  // The alignment of a bias [n] with y's dtype, for a single matrix; 0: there is no bias.
+  // The alignment of a bias [n], whose dtype is y's, for a single matrix; 0: there is no bias.
   std::int32_t bias_alignment = 0;
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
@@ -93,7 +93,7 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // Queues a product of codes with these scales; `c` as in multiply().
+  // Queues a product of codes with these scales; see multiply() for `c`.
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
                        void* workspace, const void* c = nullptr) const;
   // Returns how algorithms were chosen: "first heuristic", "tuned 12 of 14 products".

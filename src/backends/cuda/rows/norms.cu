@@ -271,7 +271,7 @@ __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
   }
 }
 
-// Writes the block's row of the partial results: the sums of its teams, added up.
+// Writes the block's row of `partials`: the sums of dw (or db) of all its teams, added up.
 template <int N>
 __device__ void store_partials(const GradientArgs& args, float* partials,
                                const float (&dw)[kHeld<N>], int team, int lane) {

@@ -98,8 +98,8 @@ __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::
   return sum;
 }
 
-// Returns log Σ exp(x) of a sum with c = log2(e), corrected for the rounding of c·top, the same in
-// all exponents. A row of -inf gives NaN, as inf - inf in the formula.
+// Returns log Σ exp(x) of a sum made with c = log2(e), and corrects it for the rounding of c·top,
+// which is common to all exponents. A row of -inf gives NaN, as inf - inf in the formula.
 __device__ inline float log_of(const OnlineSum& sum) {
   if (sum.top == Largest::kNeutral) return __int_as_float(0x7fffffff);
   const float shift = sum.top * kLog2e;

@@ -34,9 +34,9 @@ struct RowPlan {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & ((1u << shift) - 1)); }
 };
 
-// Plans lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
-// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes` are
-// walked in a loop.
+// Plans lanes for rows of `packs` packs, of which a thread takes up to `packs_per_thread` at a
+// time. Rows that need at most a warp share a block of `threads`; kernels walk rows that would need
+// more than `most_lanes` in a loop.
 inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most_lanes,
                          unsigned threads = 128) {
   const auto wanted = static_cast<unsigned>(

@@ -227,7 +227,7 @@ __device__ Pack<T, kPack<T>> gradient_pack(const Pack<T, kPack<T>>& dy, const Pa
   return out;
 }
 
-// Makes the gradient. kFits: the row is read once, else twice. The packs are aligned in y.
+// Computes the gradient. kFits: a row is read once, else twice. Packs are aligned in y's rows.
 template <class T, int kCount, bool kFits>
 __global__ void __launch_bounds__(kLongRowThreads)
     softmax_grad_kernel(Predecessors before, GradientArgs args) {
@@ -293,7 +293,7 @@ void softmax_grad(const KernelCall& call) {
   });
 }
 
-// --- log-sum-exp, of each row in one pass -----------------------------------------------------
+// --- log_sum_exp_kernel() reads each row once ------------------------------------------------
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kOnlineThreads, 2)
     log_sum_exp_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,

@@ -156,7 +156,7 @@ __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile til
 }
 
 // --- a warpgroup that multiplies -----------------------------------------------------------------
-// Multiplies its rows of each tile and adds the products of every block of K to float32 sums.
+// Multiplies its rows of each tile and adds the products of each block of K to float32 sums.
 template <int kN>
 class SplitConsumer {
   using Layout = SplitLayout<kN>;
@@ -169,7 +169,7 @@ class SplitConsumer {
                                            std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
-  // Computes tiles. The groups take turns to multiply: one has tensor cores as the other adds sums.
+  // Computes tiles. The warpgroups multiply in turns: one uses tensor cores, the other adds sums.
   __device__ __forceinline__ void run() {
     if (group_ == 1) named_arrive(kTurn, 256);
     for (int index = static_cast<int>(blockIdx.x); index < p_.tiles;

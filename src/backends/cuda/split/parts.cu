@@ -77,7 +77,7 @@ __device__ __forceinline__ std::uint32_t largest_of(const float4& x) {
              max(magnitude_bits(x.z), magnitude_bits(x.w)));
 }
 
-// Splits a tile where K runs along the stored rows: 16 threads share a row of it.
+// Splits a tile where K runs along the stored rows: 16 threads share each row of the tile.
 __device__ __forceinline__ void split_along(const SplitSource& s, const TilePlace& at,
                                             const float4 (&x)[kHeld]) {
   const int row = static_cast<int>(threadIdx.x) / kRowThreads,

@@ -27,8 +27,8 @@ struct SplitParts {
         scale_rows(plan.scale_rows) {}
 };
 
-// Stored matrices [batch, rows, columns] and the parts that are made of them: with K along the
-// stored rows, with K down them, or both.
+// Stored matrices [batch, rows, columns], and where their parts go: `along` with K along the stored
+// rows, `down` with K down them; either may be unwanted.
 struct SplitSource {
   const float* data = nullptr;
   std::int64_t leading = 0, batch_stride = 0;  // elements

@@ -86,7 +86,7 @@ void CuptiRecords::add(const CUpti_Activity& record) {
 }
 
 void CuptiRecords::add_kernel(const CUpti_ActivityKernel10& k) {
-  // Times are 0 where they could not be taken, and go wrong in very long sessions.
+  // CUPTI gives 0 where it could not take a time; its times are wrong in very long sessions.
   if (k.start == 0 || k.end < k.start) return add_dropped(1);
   Activity a = placed(k);
   a.name = kernel_name(k.name);

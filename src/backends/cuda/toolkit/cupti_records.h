@@ -46,7 +46,7 @@ class CuptiRecords {
 };
 
 // Returns the name of a call without its version, "cudaLaunchKernelExC" for
-// "cudaLaunchKernelExC_v11060", for which readers of traces look.
+// "cudaLaunchKernelExC_v11060": readers of traces look for the short one.
 std::string plain_call_name(std::string name);
 
 }  // namespace tracestep::cuda

@@ -50,7 +50,7 @@ void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t*
 void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                           std::size_t, std::size_t valid_bytes) {
   std::size_t dropped = 0;
-  // Not under the lock: CUPTI may hold one of its own and wait for ours.
+  // This runs without sink().mutex: CUPTI may hold a lock of its own and wait for that mutex.
   const bool has_count = cupti().dropped_records(context, stream, &dropped) == CUPTI_SUCCESS;
   {
     const std::scoped_lock lock(sink().mutex);

@@ -25,7 +25,7 @@ void load_builtins(const Nvrtc& nvrtc) {
   if (dladdr(reinterpret_cast<void*>(nvrtc.version), &info) == 0) return;
   const auto folder = std::filesystem::path(info.dli_fname).parent_path();
   const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
-  // Stays loaded. Where it is not there, the first compilation says so.
+  // The library stays loaded. If it is missing, the first compilation says so.
   ::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
