@@ -1,4 +1,4 @@
-// Where a kernel is launched, and whether it may be launched before the work before it has ended
+// Where a kernel is launched, and whether it may be launched before earlier work has ended
 // (programmatic dependent launch, compute capability 9.0 and later).
 //
 // A dependent launch saves the time between two kernels: the second one's blocks are placed as soon

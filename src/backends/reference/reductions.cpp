@@ -8,7 +8,7 @@
 namespace tracestep::reference {
 namespace {
 
-// Reduces x along the axes of the call: combine.step() takes each element from combine.start() on.
+// Reduces x along the call's axes: from combine.start(), combine.step() adds one element at a time.
 template <class Combine>
 void reduce(const KernelCall& call, const Combine& combine) {
   const TensorRef& x = call.inputs[0];

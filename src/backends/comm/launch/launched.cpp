@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostProcesses = 1 << 20, kMostPort = 65535;
 
-// The environment variables in which Open MPI's mpirun, or PMI (srun, MPICH), gives these numbers.
+// The variables in which Open MPI's mpirun, or PMI (srun, MPICH), gives a process its numbers.
 struct Names {
   const char *rank, *count, *local_rank;
 };

@@ -147,8 +147,8 @@ class MpiGroup final : public Communicator {
     }
   }
 
-  // Sums chunk `c` of x over all ranks: sends the other ranks their parts of it, receives theirs of
-  // this rank's part, and writes the sum of this rank's part to `out`.
+  // Sums chunk `c` of x: sends each other rank that rank's part, receives the other ranks' values
+  // of this rank's part, and writes the sum of all ranks' values of that to `out`.
   void add(const Chunks& chunks, std::int64_t c, const TensorRef& x, void* out) {
     const OwnPart own = chunks.of(c, rank());
     std::vector<const void*> from;

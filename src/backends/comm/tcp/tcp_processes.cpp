@@ -226,7 +226,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // Ends the run as a peer is gone, after a pause in which a launcher that knows why can do so.
+  // Ends the run because a peer is gone, unless a launcher that knows why does so during a pause.
   [[noreturn]] void lost(std::size_t peer) {
     std::this_thread::sleep_for(kPatience);
     write_and_end(fmt::format("tracestep: [rank {}] it ended without a word", rank_of(peer)),

@@ -284,7 +284,7 @@ __device__ __forceinline__ void wait_for_turn(const int* turn, int wanted) {
   }
 }
 
-// Adds dQ of every second step to the sums; while one thread waits for its copy, the other adds.
+// Adds dQ of each second step to the sums; meanwhile another thread adds dQ of the steps between.
 template <class Traits>
 __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
                                               int which) {

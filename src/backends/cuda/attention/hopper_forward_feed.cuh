@@ -40,7 +40,7 @@ struct Windowed : Traits {
   static constexpr bool kWindowed = true;
 };
 
-// The window of windowed kernels where no key is too far; sums with it do not overflow.
+// The window of windowed kernels that hides no key; sums with it do not overflow.
 constexpr int kEveryKey = 1 << 30;
 
 struct ForwardParameters {

@@ -47,7 +47,7 @@ struct Tile {
   }
   static constexpr int down_step(int step) { return step * 16 * kSwizzle / 16; }
 
-  // Returns the byte offset in the tile of chunk `chunk` of row `row`: eight columns.
+  // Returns the byte offset in the tile of the eight columns number `chunk` of row `row`.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     constexpr int kChunks = kColumns / 8;
     const int twist = row / (128 / kSwizzle) % kChunks;

@@ -313,10 +313,10 @@ __device__ __forceinline__ void multiply_shared_columns(float (&acc)[kMT][kColum
   }
 }
 
-// Stores the warp's rows of a result, from `first` on, each multiplied by its factor, in columns
-// first_column .. first_column + kColumns. 16-bit results pass through `scratch`, the warp's own
-// kMT * 16 rows of a tile, so that they are stored in chunks of
-// 16 bytes.
+// Stores the warp's rows of a result, from `first` on, each multiplied by its factor. The warp has
+// columns first_column .. first_column + kColumns of them. 16-bit results pass through `scratch`,
+// the warp's own kMT * 16 rows of a tile in shared memory, so that they are stored in chunks of 16
+// bytes.
 template <class E, int kParts, int kD, int kColumns, int kMT>
 __device__ __forceinline__ void store_rows(const ResultView& view, int batch, int head, int first,
                                            int rows, int first_column, int width,

@@ -72,7 +72,7 @@ __device__ __forceinline__ int tiles_of(const Weight& weight) {
   return (weight.rows + kTile - 1) / kTile * ((weight.columns + kTile - 1) / kTile);
 }
 
-// Writes the codes of weights whose update wrote none, with the scale of the step before.
+// Writes the codes of weights for which is_kept() is false, with the scale of the step before.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     renewed_codes_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();

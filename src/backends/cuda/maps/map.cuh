@@ -173,8 +173,8 @@ __global__ void __launch_bounds__(kMapThreads, 4)
 }
 
 // --- host -------------------------------------------------------------------------------------
-// Makes `walk` one over packs of n elements; returns false, and does not, if an operand is not made
-// of such packs. `aligned`: the operands whose addresses allow packs.
+// Makes `walk` one over packs of n elements, or returns false if an operand is not made of such
+// packs. `aligned`: the operands whose addresses allow packs.
 template <int kOperands>
 bool walk_in_packs(Walk<kOperands>& walk, int n, const std::array<bool, kOperands>& aligned) {
   if (walk.rank == 0 || walk.sizes[0] % n != 0) return false;

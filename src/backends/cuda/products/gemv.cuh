@@ -1,4 +1,4 @@
-// The kernel of gemv: one row times a matrix of weights, fused with its norm, activation and sums.
+// The kernel of gemv: one row times a matrix of weights, with norm, bias, activation and addend.
 //
 // Nothing is read twice, so all that counts is that memory is never idle. A warp takes whole rows
 // of weights, or equal shares of each. On compute capability 9.0 it asks for them through a ring of

@@ -246,7 +246,7 @@ __device__ inline void load_row(const T* aligned, int first, int step,
   }
 }
 
-// Stores a pack. `as_packs`: `at` is aligned as the operand's address is, and takes whole packs.
+// Stores a pack. `as_packs`: packs that are aligned in the operand are also aligned at `at`.
 template <bool kWhole, class T>
 __device__ inline void store_row_pack(T* at, int begin, const RowRange<kWhole>& range,
                                       bool as_packs, const RowPack<T>& pack) {

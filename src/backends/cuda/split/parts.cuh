@@ -52,7 +52,7 @@ __device__ __forceinline__ float power_of_two(int exponent) {  // -149 to 127
 }
 
 // Multiplies x by 2^-e, where e brings the largest magnitude to [2^14, 2^15). This is exact if the
-// result is in float32's range, and takes two steps because 2^-e may be outside that.
+// result is in float32's range, and takes two steps because 2^-e may be out of that range.
 struct Scaling {
   int exponent;
   float first, second;

@@ -138,7 +138,7 @@ class CuptiTracer final : public ActivityTracer {
   ActivityTrace stop() override { return take_all(); }
 
  private:
-  // Asks CUPTI to report graphs' nodes; fails if another profiler is its one subscriber.
+  // Asks CUPTI to report graphs' nodes; it does not if another profiler is its one subscriber.
   void follow_graphs() {
     if (cupti_.subscribe(&subscriber_, see_graph_node, nullptr) != CUPTI_SUCCESS) {
       subscriber_ = nullptr;
