@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   store_joined<T>(a, joined, batch, key_head, first_row);
 }
 
-// Joins what blocks found for each row, in the order of their keys; a block makes one row of y.
+// Joins what several blocks computed for a row, in the order of their keys; a block joins one row.
 template <class T>
 __global__ void join_parts_kernel(Predecessors before, CachedArgs a) {
   before.wait();

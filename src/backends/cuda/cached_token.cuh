@@ -210,7 +210,7 @@ struct Token {
     }
   }
 
-  // Adds the token's own key and value to the running sums of all rows. For one warp.
+  // Adds the token's own key and value to the running sums of all rows. One warp calls this.
   __device__ void see_own() {
     float key[kEight], value[kEight];
 #pragma unroll

@@ -55,7 +55,7 @@ std::string version_text(int version) {
   throw Error(ErrorCode::kDevice, "cuda", message, hint);
 }
 
-// Selects the device for this thread; Error{kDevice} when it cannot be used.
+// Makes GPU `index` this thread's current one; throws Error{kDevice} if it cannot be used.
 cudaDeviceProp open_device(int index) {
   const CudaProbe probe = probe_cuda();
   if (probe.devices == 0) fail_device(probe.problem, "use " TRACESTEP_OPTION(device) " cpu");
@@ -276,7 +276,7 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
     has_warned_ = true;
   }
 
-  // Throws the fault that kernels reported since the last call, if any.
+  // Throws Error for the fault that kernels reported since the last call, if there is one.
   void throw_fault() {
     const cuda::Fault fault = *context_.fault;
     if (fault.kind == 0) return;

@@ -74,7 +74,7 @@ class CurrentGpu {
   int before_ = -1;
 };
 
-// The cudaStream_t on which a CUDA device issues the work of a lane.
+// Returns the cudaStream_t on which a CUDA device issues the work of a lane.
 void* native_stream_of(Device& device, int lane = 0);
 
 }  // namespace tracestep

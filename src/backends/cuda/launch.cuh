@@ -37,8 +37,8 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Returns how many blocks to launch for `work` items, `per_block` at a time for each: at least one,
-// and at most `waves` times what the device holds, as kernels do the remaining items in a loop.
+// Returns how many blocks to launch for `work` items if one does `per_block` at a time: one at
+// least, and at most `waves` times what the device holds; kernels loop over the remaining items.
 inline unsigned blocks_for(const KernelCall& call, std::int64_t work, std::int64_t per_block,
                            int resident_per_multiprocessor, int waves = 4) {
   const std::int64_t most =

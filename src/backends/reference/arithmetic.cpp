@@ -94,7 +94,7 @@ bool is_nan(T x) {
   return false;
 }
 
-// The larger of two, or the NaN of either side: one in `a` compares as not smaller, so it stays.
+// Returns the larger of a and b, or NaN if one is NaN: a NaN in `a` is not smaller, so it stays.
 struct Maximum {
   template <class T>
   static T of(T a, T b) {

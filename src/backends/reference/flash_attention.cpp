@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kQueryTile = 8, kKeyTile = 16;  // B_r and B_c
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A small dense matrix: a tile that a kernel would keep on chip.
+// A dense matrix of the size that a kernel would keep on chip.
 struct Tile {
   std::int64_t rows, columns;
   std::vector<double> values;

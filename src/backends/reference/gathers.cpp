@@ -94,7 +94,7 @@ void put_along(const KernelCall& call) {
   });
 }
 
-// Writes the index of a row's first largest number to both results; to the second -1 unless finite.
+// Writes the index of a row's first largest number; -1 as the second result unless all are finite.
 void greedy_token(const KernelCall& call) {
   const View<double> x(call.inputs[0]);
   const View<std::int64_t> token(call.outputs[0]), checked(call.outputs[1]);

@@ -19,7 +19,7 @@ class View {
     for (int i = 0; i < index.rank(); ++i) at += index[i] * strides_[i];
     return data_[at];
   }
-  // True unless this stands for a result that is not read.
+  // False if this stands for a result that nobody reads.
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
@@ -62,7 +62,7 @@ inline std::int64_t integer_at(const TensorRef& tensor, const Dims& index) {
   return View<std::uint8_t>(tensor)[index];
 }
 
-// Throws Error{kUsage} unless 0 <= index < size; `position` is where the index stands.
+// Returns the index. Throws Error{kUsage} unless 0 <= index < size, and names its `position`.
 inline std::int64_t checked_index(const char* op, std::int64_t index, const Dims& position,
                                   std::int64_t size) {
   if (index < 0 || index >= size) {

@@ -50,7 +50,7 @@ class Group {
   int ranks() const { return static_cast<int>(posted_.size()); }
   const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
 
-  // Publishes a rank's call and waits for all ranks'. Throws GroupEnded, or Error if they differ.
+  // Publishes a rank's call and waits for all ranks. Throws GroupEnded, or Error if calls differ.
   void post(int rank, const Posted& call) {
     {
       std::unique_lock lock(mutex_);
@@ -87,7 +87,7 @@ class Group {
   }
 
  private:
-  // Waits until all ranks called this; false if gives_up() became true. Ends the process when late.
+  // Waits until all ranks called this; false: gives_up() came first. Ends the process at timeout.
   template <class GivesUp>
   bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
     is_here_[static_cast<std::size_t>(rank)] = true;
@@ -244,7 +244,7 @@ class LocalCommunicator final : public Communicator {
     std::memcpy(to, from, static_cast<std::size_t>(part.count) * size_of(dtype));
   }
 
-  // Writes the part `own` of the sum of all ranks' operands to `out`.
+  // Writes the sum of all ranks' operands to `out`, as far as it lies in this rank's part `own`.
   void sum_own(DType dtype, OwnPart own, void* out) const {
     std::vector<const void*> from;
     for (int r = 0; r < ranks(); ++r) {

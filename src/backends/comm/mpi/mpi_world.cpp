@@ -134,7 +134,7 @@ void MpiWorld::write_and_abort(const std::string& line, int status) {
   std::_Exit(status);
 }
 
-// Tells rank 0 the line, with the status as the message's tag, and ends all if rank 0 does not.
+// Sends rank 0 the line, with the status as the message's tag, and ends the job if rank 0 does not.
 void MpiWorld::end_all(const std::string& line, int status) {
   if (rank_ == 0) write_and_abort(line, status);
   MPI_Request request = MPI_REQUEST_NULL;

@@ -53,7 +53,7 @@ Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Se
 
 // Returns the answer of process 0 to a Hello: its own proof that it knows the secret.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
-// Compares two proofs, in a time that does not depend on where they differ.
+// True if two proofs are equal; takes a time that does not depend on where they differ.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace tracestep

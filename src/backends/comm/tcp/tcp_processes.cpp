@@ -101,7 +101,7 @@ class TcpProcesses final : public Processes {
     std::_Exit(status);
   }
 
-  // Sends a message to every peer, one message at a time. The watcher notices a peer that is gone.
+  // Sends a message to each peer, one after the other. The watcher notices a peer that is gone.
   void tell_all(const MessageHeader& header, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(sending_);
     const Clock::time_point deadline = deadline_after(timeout_s_);

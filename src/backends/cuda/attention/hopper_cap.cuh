@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Adds capped scores to the traits of a kernel.
+// Adds capped scores to the traits `Traits` of a kernel.
 template <class Traits>
 struct Capped : Traits {
   static constexpr bool kCapped = true;

@@ -77,7 +77,7 @@ class ForwardConsumer {
   __device__ __forceinline__ ForwardTile tile() const {
     return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }
-  // Arrives at the barrier once per warp.
+  // Arrives at the barrier, once for each warp that calls this.
   __device__ __forceinline__ void release(int barrier) {
     __syncwarp();
     if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
@@ -279,7 +279,7 @@ class ForwardConsumer {
   std::uint32_t p16_[kN / 4];  // P of the block whose P V is next, rounded
 };
 
-// Registers per thread of the producer's and of kGroups consuming warpgroups.
+// The registers per thread of the producer's warpgroup and of each of kGroups consumers.
 template <int kGroups>
 struct RegisterShare {
   static constexpr int kProducer = kGroups == 1 ? 56 : kGroups == 2 ? 40 : 32;

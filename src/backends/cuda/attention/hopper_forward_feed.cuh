@@ -34,7 +34,7 @@ struct ForwardTraits {
   static constexpr bool kDivided = false;      // keys, among blocks: hopper_forward_parts.cuh
 };
 
-// Adds a window of keys to the traits of a kernel.
+// Adds a window of keys to the traits `Traits` of a kernel.
 template <class Traits>
 struct Windowed : Traits {
   static constexpr bool kWindowed = true;
@@ -73,7 +73,7 @@ struct ForwardLayout {
   static constexpr int kQ = 0, kK = Traits::kQStages * Q::kBytes,
                        kV = kK + Traits::kStages * K::kBytes, kO = kV + Traits::kStages * K::kBytes,
                        kEnd = kO + (Traits::kOInQ ? 0 : Traits::kGroups * O::kBytes);
-  // Barriers: 8 bytes each.
+  // The offsets of barriers in shared memory, 8 bytes each.
   static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8 * Traits::kQStages,
                        kKFull = kQEmpty + 8 * Traits::kQStages,
                        kKEmpty = kKFull + 8 * Traits::kStages,

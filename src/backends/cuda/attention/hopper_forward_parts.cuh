@@ -12,7 +12,7 @@
 
 namespace tracestep::cuda {
 
-// Divides a tile's keys among blocks, for calls of few tiles.
+// Adds to a kernel's traits that the blocks of a cluster divide a tile's keys, for few tiles.
 template <class Traits>
 struct Divided : Traits {
   static constexpr bool kDivided = true;

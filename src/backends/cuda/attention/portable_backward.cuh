@@ -10,7 +10,7 @@
 
 namespace tracestep::cuda::portable {
 
-// One warp's share of a block's work.
+// Does the work of one warp of a block.
 template <class Traits>
 class BackwardWarp {
   using T = typename Traits::T;

@@ -124,7 +124,7 @@ __device__ __forceinline__ void measure_head(const SplitOperands& p, const Split
   atomicMax(&range.squares[blockIdx.z], __float_as_uint(largest));
 }
 
-// Measures the ranges of heads. blockIdx: rows, heads, operands.
+// Measures the ranges of heads. blockIdx.x, y and z number rows, heads and operands.
 __global__ void __launch_bounds__(kThreads)
     attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
@@ -164,7 +164,7 @@ __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOp
   }
 }
 
-// Splits the operands into parts. blockIdx: chunks, heads, operands.
+// Splits the operands into parts. blockIdx.x, y and z number chunks, heads and operands.
 __global__ void __launch_bounds__(kThreads)
     attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];

@@ -23,8 +23,8 @@ __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
 }
 
-// True if scores, as exponents of two, may be so large that the last bits of their sum matter. They
-// are bounded by the product of the longest rows; normal data stay far below.
+// True if scores, as exponents of two, may be so large that the last bits of their sums matter.
+// They are at most the product of the longest rows of Q and K; normal data stay far below.
 __device__ __forceinline__ bool has_large_scores(float scale, const HeadRange& range) {
   const int exponent = root_exponent(range.squares[kQ]) + root_exponent(range.squares[kK]);
   return ldexpf(fabsf(scale), exponent) > 512;

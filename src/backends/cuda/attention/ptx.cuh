@@ -113,12 +113,12 @@ __device__ __forceinline__ void add_floats(float* target, std::uint32_t source, 
 __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Waits until at most kPending groups of this thread still read their shared memory.
+// Waits until at most kPending of this thread's groups of bulk copies still read shared memory.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-// Waits until at most kPending groups of this thread are not complete.
+// Waits until at most kPending of this thread's groups of bulk copies are not complete.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");

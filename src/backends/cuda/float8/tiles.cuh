@@ -193,8 +193,8 @@ __device__ __forceinline__ uint2 codes_of(const Pack<T, kSide>& x, float inverse
   return make_uint2(words[0], words[1]);
 }
 
-// Writes the codes of a tile of every part; returns the largest magnitude of this thread's
-// elements.
+// Writes the codes of one tile in each of the source's parts; returns the largest magnitude of this
+// thread's elements.
 template <bool kIsE5M2, class S>
 __device__ __forceinline__ std::uint32_t write_tile(const S& source, const Codes& to,
                                                     std::int64_t tile, float inverse) {

@@ -13,7 +13,7 @@ void binary(const KernelCall& call) {
   });
 }
 
-// Runs a functor that is not defined for integers.
+// Runs an op of two floating operands by F, which is not defined for integers.
 template <class F>
 void floating_binary(const KernelCall& call) {
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {

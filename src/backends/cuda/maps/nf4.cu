@@ -20,7 +20,7 @@ struct Nf4Codes {
 __constant__ Nf4Codes kCodes;
 __constant__ DynamicValues kDynamic;  // a warp reads four of them
 
-// Writes w: [count], the numbers for which the codes stand, [count/8] words of 8 codes.
+// Writes to w [count] the numbers for which `codes` stand: [count/8] words of 8 codes each.
 __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,

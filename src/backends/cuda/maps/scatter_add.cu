@@ -263,7 +263,7 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base&
   }
 }
 
-// Sets y[row,:] to the sum of the members of the row, added to the base.
+// Sets y[row,:] to the sum of the row's members, added to the row of the base.
 template <class T, int N, class Index, class Base>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count, Base base) {

@@ -26,7 +26,7 @@ struct Divisor {
   }
 };
 
-// Where element i of the common shape lies in each of `kOperands` operands.
+// Finds where element i of the operands' shape lies in each of `kOperands` operands.
 template <int kOperands>
 struct Walk {
   int rank = 0;  // merged; 0: one element

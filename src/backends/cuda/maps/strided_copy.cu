@@ -132,7 +132,7 @@ void copy_chunks(const KernelCall& call, const TensorRef& from, const TensorRef&
   });
 }
 
-// Turns a walk over elements into one over chunks.
+// Turns a walk over elements into a walk over chunks of `bytes` bytes, with strides in bytes.
 void count_chunks(Walk<2>& walk, std::int64_t bytes, std::int64_t element_bytes) {
   for (int d = 0; d < walk.rank; ++d) {
     for (std::int64_t& stride : walk.strides[d]) stride *= element_bytes;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns the dimension along which the source is dense while the destination is not, or 0.
+// Returns the dimension along which the source is dense but the destination is not; 0: none.
 int tiled_dimension(const Walk<2>& walk) {
   if (walk.rank < 2 || walk.strides[0][1] != 1 || walk.strides[0][0] <= 1) return 0;
   if (walk.sizes[0] < kLeastTiled) return 0;

@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   static_cast<Y*>(a.y)[row * a.n + column] = from_float<Y>(sum);
 }
 
-// Returns how many warps share a row, so that few rows keep the memory of a large GPU busy too.
+// Returns how many warps share each row of weights: more if rows are few, to keep memory busy.
 template <class T>
 int shares_of(const ThinArgs& a) {
   constexpr std::int64_t kEnoughWarps = 6000;

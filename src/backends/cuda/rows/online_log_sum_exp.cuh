@@ -47,8 +47,8 @@ struct OnlineSum {
     total += sum_in_pairs<kCount>(sums);
   }
 
-  // Gives all lanes of a row the sum over the row. More lanes than a warp must be the whole block:
-  // one barrier. `scratch`: 2 * kWarp floats.
+  // Adds up the sums of a row's lanes; all of them get the result. If they are more than a warp,
+  // they must be the whole block: one barrier. `scratch`: 2 * kWarp floats.
   __device__ void combine(float c, int lanes, float* scratch) {
     const int in_warp = ::min(lanes, kWarp);
     raise(lanes_reduce<Largest>(top, in_warp, nullptr), c);
@@ -77,7 +77,7 @@ struct OnlineSum {
   }
 };
 
-// Returns a lane's part of the sum over [0, visible) of a row, of elements times `sign` (1, -1).
+// Returns a lane's part of the sum over elements [0, visible) of a row, times `sign` (1 or -1).
 template <bool kWhole, class T>
 __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::int64_t width,
                                        float sign, float c, int lane, int lanes) {

@@ -35,7 +35,7 @@ __device__ std::int64_t offset_of(const Walk<1>& walk, std::int64_t i) {
   return out[0];
 }
 
-// Stores `N` neighbouring results from `column` on.
+// Stores the results column .. column + N - 1, or their parts to the workspace.
 template <class T, int N>
 __device__ void put_results(const Reduction& r, std::int64_t column, const float (&totals)[N]) {
   if (r.partials != nullptr || r.y_is_float) {

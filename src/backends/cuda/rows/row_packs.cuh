@@ -50,7 +50,7 @@ struct RowPack {
     for (int w = 0; w < kWords; ++w) pack.words[w] = word;
     return pack;
   }
-  // Sets the elements from the n-th on to x.
+  // Sets the elements from number n on to x.
   __device__ void fill_from(int n, T x) {
     const Word word = word_of(x);
 #pragma unroll
@@ -137,7 +137,7 @@ struct RowPack {
   }
 };
 
-// Returns the largest element of all packs; NaN wins.
+// Returns the largest element of kCount packs; NaN if one is NaN.
 template <class T, int kCount>
 __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   constexpr int kWords = RowPack<T>::kWords;

@@ -15,7 +15,7 @@ namespace split_product {  // not anonymous: other architectures than Hopper use
 constexpr int kM = SplitTilesPlan::kRows, kK = SplitPartsPlan::kBlock;
 constexpr int kGroups = kM / 64, kThreads = 128 * (1 + kGroups);
 
-// The operands in float32, for results that are infinite or NaN.
+// The operands in float32, from which results that are infinite or NaN are computed again.
 struct SplitOperands {
   SplitOperand a, b;
   std::int64_t m, n, k;
@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// Sets y to the sums of all shares, in order (+ c).
+// Sets y to the sum over all shares of K, added in order (+ c).
 __global__ void __launch_bounds__(256)
     add_shares_kernel(Predecessors before, const float* sums, int shares, SplitOperands from,
                       std::int64_t count, const float* c, float* y) {

@@ -78,7 +78,7 @@ void CUPTIAPI see_graph_node(void*, CUpti_CallbackDomain, CUpti_CallbackId call,
   }
 }
 
-// Gives CUPTI the host's clock, so that records and host times share one.
+// Returns the host's time, which CUPTI calls so that its records and host times share one clock.
 std::uint64_t CUPTIAPI host_clock() {
   return static_cast<std::uint64_t>(now_ns());
 }

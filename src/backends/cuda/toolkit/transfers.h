@@ -60,7 +60,7 @@ class SideUploads {
   ~SideUploads();
   SideUploads(const SideUploads&) = delete;
   SideUploads& operator=(const SideUploads&) = delete;
-  // Copies in as Transfers::in() does, to memory that no work in progress uses.
+  // Copies as Transfers::in() does, but to memory that no work in progress uses.
   void in(void* device, const void* host, std::int64_t bytes);
 
  private:

@@ -78,7 +78,7 @@ __device__ inline Updated update_lane(const Factors& f, bool rounds_weight,
   return out;
 }
 
-// Four neighbouring elements as they are stored: weights, gradients, and codes of the moments.
+// A lane's four neighbouring elements as stored: weights, gradients, and codes of both moments.
 template <class W, class G>
 struct Lane {
   Pack<W, kFour> p;
