@@ -102,8 +102,8 @@ bool is_hopper(const CudaStream& stream) {
   return stream.compute_capability == kHopper;
 }
 
-// True if every row begins at a multiple of 16 bytes, as the copy engine requires: by what is
-// guaranteed of the first one, and by the strides.
+// True if every row begins at a multiple of 16 bytes, as the copy engine requires: judged by the
+// guaranteed alignment of the first row and by the strides.
 bool is_aligned(const OperandSpec& x) {
   constexpr std::int64_t kBytes = 16;
   const auto item = static_cast<std::int64_t>(size_of(x.dtype));

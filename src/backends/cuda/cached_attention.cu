@@ -14,7 +14,7 @@ using namespace cached;
 
 constexpr int kHopper = 90;
 
-// The results of all warps of a block, joined through shared memory.
+// The running softmaxes of all warps of a block, in shared memory, where store_joined() joins them.
 template <int kLanes, int kRows>
 struct Joined {
   float sum[kWarps][kRows][kLanes * kEight];
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   store_joined<T>(a, joined, batch, key_head, first_row);
 }
 
-// Joins the parts of each row of the result, in the order of their keys; a block makes a row.
+// Joins what several blocks computed for a row, in the order of their keys; a block joins one row.
 template <class T>
 __global__ void join_parts_kernel(Predecessors before, CachedArgs a) {
   before.wait();
@@ -208,8 +208,8 @@ bool has_packs_if_read(const TensorRef& x) {
   return x.data == nullptr || has_packs(x);
 }
 
-// Returns the cache to read: the one that is updated, with the old one copied to it first where
-// that is another place, or the operand where nobody reads the update.
+// Returns the cache to read: where somebody reads the updated cache `to`, that, after a copy of
+// `from` to it if the two differ; else `from`.
 const void* cache_to_read(const KernelCall& call, const TensorRef& from, const TensorRef& to) {
   if (to.data == nullptr || from.data == to.data) return from.data;
   const std::size_t bytes = static_cast<std::size_t>(to.count()) * size_of(to.dtype);

@@ -48,7 +48,7 @@ struct CachedArgs {
   __device__ int rows() const { return group * queries; }  // rows that share a head of keys
 };
 
-// The head and the query of a row of those that share a head of keys; the group's heads alternate.
+// The head of q and the query of a row, of those that share a head of keys; heads alternate by row.
 struct RowAt {
   int head, query;
   bool is_there;
@@ -57,7 +57,7 @@ struct RowAt {
       : head(key_head * a.group + row % a.group), query(row / a.group), is_there(row < a.rows()) {}
 };
 
-// Loads elements [first, first + 8) of a row of `width`; 0 behind its end.
+// Loads elements [first, first + 8) of a row of `width` elements; those after its end become 0.
 template <class T>
 __device__ void load_eight(const T* row, int first, int width, bool as_packs,
                            float (&out)[kEight]) {
@@ -102,7 +102,7 @@ __device__ void turn_pair(float& low, float& high, float cos, float sin) {
   high = to_float(from_float<T>(a * sin + b * cos));
 }
 
-// Rotates elements [first, first + 8) of a head of new token `i`, rounded as they are stored.
+// Rotates elements [first, first + 8) of a head of new token `i`, rounded to the keys' dtype.
 template <class T>
 __device__ void turn_eight(const CachedArgs& a, int i, int first, float (&x)[kEight]) {
   const int pairs = (a.turned - first) / 2;  // pairs from `first` on
@@ -134,7 +134,7 @@ __device__ void store_eight(T* row, int first, int width, bool as_packs, const f
   }
 }
 
-// The keys and values of one head, where they are cached and where they are new.
+// The keys and values of one head: the cached ones, and the new ones of the call.
 template <class T>
 struct HeadOfKeys {
   const CachedArgs& a;
@@ -155,8 +155,8 @@ struct HeadOfKeys {
     kept_v = args.kept_v == nullptr ? nullptr : static_cast<T*>(args.kept_v) + begin;
   }
 
-  // Loads eight elements from `first` on of key and value `j`, from the cache or, behind it, from
-  // the new rows, whose keys are then rotated. Zeros unless `is_there`.
+  // Loads eight elements from `first` on of key and value `j`: from the cache or, after its end,
+  // from the new rows, whose keys it rotates. Zeros unless `is_there`.
   __device__ void load(int j, bool is_there, int first, float (&key)[kEight],
                        float (&value)[kEight]) const {
     const int width = is_there ? a.width : 0, fresh = j - position;
@@ -171,7 +171,7 @@ struct HeadOfKeys {
     turn_eight<T>(a, fresh, first, key);
   }
 
-  // Writes the new keys and values among [begin, end) to the cache, `step` of them at a time.
+  // Writes the new keys and values with numbers in [begin, end) to the cache: every `step`-th.
   __device__ void keep(int begin, int end, int slot, int step, int first) const {
     for (int j = ::max(begin, position) + slot; j < ::min(end, position + a.queries); j += step) {
       float key[kEight], value[kEight];
@@ -206,7 +206,7 @@ struct Running {
 #pragma unroll
     for (int i = 0; i < kEight; ++i) sum[i] = fmaf(weight, value[i], sum[i]);
   }
-  // Joins the maximum and the sums of the lane `offset` away to those of this one.
+  // Joins the maximum and sums of the lane whose number differs by the bit `offset` to this lane's.
   __device__ void join_lane(int offset) {
     const float other = __shfl_xor_sync(~0u, top, offset);
     const float higher = fmaxf(top, other);

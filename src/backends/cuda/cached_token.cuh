@@ -9,12 +9,12 @@
 
 namespace tracestep::cuda::cached {
 
-// Brings the keys and values that a block will read into the L2 cache. The kernel in front may
-// still write the position, so this may be the old one: then the wrong lines are there, which costs
-// time and no result, since nothing is kept here.
+// Brings the keys and values that a block will read into the L2 cache. The kernel before may still
+// write the position, so an old position may be read here, and wrong lines be brought; that costs
+// time but changes no result, since nothing is kept here.
 template <class T>
 __device__ void prefetch_part(const CachedArgs& a, std::int64_t head, int begin, int end) {
-  // The elements of a line; the most lines that a thread brings.
+  // The elements of a cache line, and the most lines that a thread brings.
   constexpr int kLine = 128 / static_cast<int>(sizeof(T)), kMostLines = 4;
   if (a.position.dtype != DType::kI64) return;
   std::int64_t position;
@@ -37,7 +37,7 @@ __device__ inline void sync_cluster() {
           : "memory");
 #endif
 }
-// Reads the value that block `rank` of the cluster has at this place of its shared memory.
+// Returns the float that block `rank` of the cluster has at this address in its shared memory.
 __device__ inline float of_block([[maybe_unused]] const float* place, [[maybe_unused]] int rank) {
   float x = 0.0f;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -180,7 +180,7 @@ struct Token {
     }
   }
 
-  // Adds the loaded keys and values to the running sums; only those in [low, high) are seen.
+  // Adds the loaded keys and values to the running sums, except those outside [low, high).
   __device__ void see_cached(int base, int low, int high) {
     float scores[kRows][kAhead];
 #pragma unroll
@@ -210,7 +210,7 @@ struct Token {
     }
   }
 
-  // Adds the token's own key and value to the running sums of all rows. For one warp.
+  // Adds the token's own key and value to the running sums of all rows. One warp calls this.
   __device__ void see_own() {
     float key[kEight], value[kEight];
 #pragma unroll
@@ -290,7 +290,7 @@ struct Token {
     if (a.parts > 1 && a.is_cluster) join_cluster();
   }
 
-  // Joins the sums of a cluster's blocks; each block takes a share of the elements.
+  // Joins the running sums of a cluster's blocks; each block joins a share of the elements.
   __device__ void join_cluster() {
     constexpr int kMost = static_cast<int>(CachedAttentionPlan::kMostOfCluster);
     sync_cluster();

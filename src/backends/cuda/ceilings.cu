@@ -199,7 +199,7 @@ Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured) {
 }
 
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured) {
-  // bf16 has those of bf16-pure; three products of float16 make one of float32 by parts.
+  // bf16 counts as bf16-pure; a float32 product by parts takes three products of float16.
   const DType operands = precision.split ? DType::kF16 : CudaProductCeiling{precision}.operands();
   double best = 0.0;
   for (const CudaProductCeiling& product : measured.products) {

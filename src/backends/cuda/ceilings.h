@@ -38,7 +38,7 @@ CudaCeilings measure_cuda_ceilings(Device& cuda);
 Ceilings ceilings_in(const Precision& precision, const CudaCeilings& measured);
 double roof_tflops_in(const Precision& precision, const CudaCeilings& measured);
 
-// Measure one ceiling each: bytes copied per second, a launch's and a product's time on the host.
+// Measure one ceiling each: bytes copied in a second, the host's time for a launch, for a product.
 double measure_cuda_copy_gb_s(Device& cuda, std::int64_t array_bytes, int repeats = 9);
 double measure_cuda_launch_ns(Device& cuda, int launches = 1000);
 double measure_cuda_gemm_issue_ns(Device& cuda, int calls = 500);

@@ -55,7 +55,7 @@ std::string version_text(int version) {
   throw Error(ErrorCode::kDevice, "cuda", message, hint);
 }
 
-// Selects the device for this thread; Error{kDevice} when it cannot be used.
+// Makes GPU `index` this thread's current one; throws Error{kDevice} if it cannot be used.
 cudaDeviceProp open_device(int index) {
   const CudaProbe probe = probe_cuda();
   if (probe.devices == 0) fail_device(probe.problem, "use " TRACESTEP_OPTION(device) " cpu");
@@ -103,7 +103,7 @@ class Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-// Allows programmatic dependent launches on the two streams while it lives, if `allowed`.
+// Allows programmatic dependent launches on both streams until it is destroyed, if `allowed`.
 class DependentLaunches {
  public:
   DependentLaunches(bool allowed, cuda::CudaStream& lane_0, cuda::CudaStream& lane_1)
@@ -261,22 +261,22 @@ class CudaDevice final : public Device, public EnergyCounter, public ValueFiller
                           : make_plain_allocator(name, source);
   }
 
-  // Returns the stream of lane 1 or 2. On lane 1 collectives go first: they hold few
-  // multiprocessors, and other ranks wait for them. Updates, the work of a device that runs alone,
-  // take what lane 0 leaves. Lane 2 is for copies to the host's memory, beside those from there.
+  // Returns the stream of lane 1 or 2. Lane 1 of a device in a group has high priority, as its
+  // collectives hold few multiprocessors and other ranks wait for them; without a group its updates
+  // take what lane 0 leaves. Lane 2 copies to the host, at the same time as copies from the host.
   cudaStream_t handle_beside(int lane) const {
     if (lane == 2) return stream_out_.handle();
     return group() != nullptr ? stream_before_.handle() : stream_behind_.handle();
   }
 
-  // Called where a program could be fused; warns once if no compiler is there to make kernels.
+  // Warns, once, that nothing is fused because there is no compiler to make kernels with.
   void warn_without_compiler() const {
     if (fused_->problem().empty() || has_warned_) return;
     log_warn("nothing is fused: {}", fused_->problem());
     has_warned_ = true;
   }
 
-  // Throws the fault that kernels reported since the last call, if any.
+  // Throws Error for the fault that kernels reported since the last call, if there is one.
   void throw_fault() {
     const cuda::Fault fault = *context_.fault;
     if (fault.kind == 0) return;
@@ -347,7 +347,7 @@ CudaProbe probe_cuda() {
 
 namespace {
 
-// Makes stream `later` wait for the work that stream `first` has been given so far.
+// Makes stream `later` wait for all work that was given to stream `first` before this call.
 void order(cudaStream_t first, cudaStream_t later) {
   cudaEvent_t event = nullptr;
   TRACESTEP_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

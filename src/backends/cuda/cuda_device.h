@@ -27,9 +27,9 @@ struct CudaOptions {
   bool tune = false;  // True: the first candidates for each new matrix product are timed.
   // The file from which choices are read and, when tuning, to which they are written.
   std::string tune_file = {};
-  // The folder of kernels that are compiled at run time; empty: none are kept.
+  // The folder in which kernels compiled at run time are kept; empty: none are kept.
   std::string kernel_cache = {};
-  // Lent memory for leaves by name, which must outlive the device; nullptr: none.
+  // Memory lent for leaves by their names; it must outlive the device; nullptr: none.
   const LentMemory* lent = nullptr;
   // Adds kernels of ops from outside of this back end, or replaces its own. They must launch on
   // cuda::stream_of(call).handle (backends/cuda/toolkit/stream.h).
@@ -55,14 +55,14 @@ CudaProbe probe_cuda();
 // Makes the device. Throws Error{kDevice} if there is no driver or no GPU with the index, or the
 // GPU is older than compute capability 8.0.
 std::unique_ptr<Device> make_cuda_device(const CudaOptions& options = {});
-// Order the work of a CUDA device and that of another stream (a cudaStream_t) of the same GPU: what
-// the device issues from now on runs after what the stream has now, or the other way round. They
-// throw DeviceError.
+// Order work of a CUDA device and of a stream (a cudaStream_t) of its GPU. begin_behind(): what the
+// device issues from now on runs after the stream's work so far; let_wait(): what the stream gets
+// from now on runs after the device's work so far. They throw DeviceError.
 void begin_behind(Device& device, void* stream);
 void let_wait(Device& device, void* stream);
 
-// While this object exists, the calling thread's current GPU is this one; a program around ours may
-// have chosen another.
+// While this object exists, the calling thread's current GPU is `index`; a program that calls this
+// library may have chosen another.
 class CurrentGpu {
  public:
   explicit CurrentGpu(int index);
@@ -74,7 +74,7 @@ class CurrentGpu {
   int before_ = -1;
 };
 
-// The cudaStream_t on which a CUDA device issues the work of a lane.
+// Returns the cudaStream_t on which a CUDA device issues the work of a lane.
 void* native_stream_of(Device& device, int lane = 0);
 
 }  // namespace tracestep

@@ -9,7 +9,7 @@
 
 namespace tracestep::cuda {
 
-// Converts reals to integers: rounds towards zero, clamps to the range, and makes NaN 0.
+// Returns x as an integer, rounded towards zero and clamped to the range of Int; NaN gives 0.
 template <class Int>
 __device__ inline Int to_whole(float x) {
   if (x != x) return 0;
@@ -22,8 +22,8 @@ __device__ inline Int to_whole(float x) {
   }
 }
 
-// Converts to To: floats to floats rounds to nearest even, floats to integers is to_whole(),
-// integers wrap around, and bool is whether x is not 0. Generators give doubles.
+// Converts x: floats to floats round to nearest even; floats to integers as to_whole() does;
+// integers wrap around; anything to bool is x != 0. Generators give doubles.
 template <class To, class From>
 __device__ inline To converted(From x) {
   if constexpr (std::is_same_v<To, bool>) {
@@ -45,7 +45,7 @@ __device__ inline To converted(From x) {
   }
 }
 
-// A sink for map() and others: values of type From, stored as `dtype`.
+// A sink (map.cuh) that takes values of type From and stores them as `dtype`.
 template <class From>
 struct AnyResult {
   using Value = From;

@@ -1,15 +1,15 @@
-// Where a kernel is launched, and whether it may be launched before the work in front of it has
-// ended (programmatic dependent launch, compute capability 9.0 and later).
+// Where a kernel is launched, and whether it may be launched before earlier work has ended
+// (programmatic dependent launch, compute capability 9.0 and later).
 //
 // A dependent launch saves the time between two kernels: the second one's blocks are placed as soon
 // as all of the first one's have ended, or have begun where the first lets them (let_next_begin()),
 // and wait until its writes can be seen. So the kernel has to wait itself, with all of its
 // threads and before it touches memory. Kernels say that they do by their first parameter
-// (predecessors.cuh); others, those of libraries among them, are launched behind everything before
+// (predecessors.cuh); others, those of libraries among them, are launched after everything before
 // them. As each kernel ends only after its own wait, what a kernel waited for has waited for all
 // work before it.
 //
-// Only launches that are captured, directly behind one other kernel, are made dependent: behind a
+// Only launches that are captured, directly after one other kernel, are made dependent: after a
 // copy, or where two lanes meet, there is nothing to gain.
 #pragma once
 

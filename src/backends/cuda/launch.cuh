@@ -17,7 +17,7 @@ struct Grid {
   unsigned cluster = 1;  // neighbouring blocks along x that share a cluster
 };
 
-// Launches `kernel`; nothing to do when a dimension is 0. Throws DeviceError with the op's name.
+// Launches `kernel`, or does nothing if a dimension is 0. Throws DeviceError with the op's name.
 // More than 48 KiB of dynamic shared memory must have been allowed (cudaFuncSetAttribute) before.
 template <class... P, class... Arguments>
 void launch(const KernelCall& call, const Grid& grid, void (*kernel)(P...),
@@ -37,8 +37,8 @@ constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Returns how many blocks to launch for `work` items of which a block does `per_block` at a time;
-// at most `waves` times what the device holds: kernels walk the rest in a loop. At least one.
+// Returns how many blocks to launch for `work` items if one does `per_block` at a time: one at
+// least, and at most `waves` times what the device holds; kernels loop over the remaining items.
 inline unsigned blocks_for(const KernelCall& call, std::int64_t work, std::int64_t per_block,
                            int resident_per_multiprocessor, int waves = 4) {
   const std::int64_t most =

@@ -12,7 +12,7 @@
 namespace tracestep::cuda {
 
 // --- element types ----------------------------------------------------------------------------
-// Rounds to nearest, ties to even; overflow to infinity, in 8 bits to the largest number.
+// Returns x as a T: to nearest, ties to even; beyond the range infinity, or T's largest for 8 bits.
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -46,7 +46,7 @@ void with_floating(DType dtype, F&& f) {
   }
 }
 
-// Calls f(T{}) with the unsigned integer of `bytes`, for bits that are only moved; 16: uint4.
+// Calls f(T{}) with an unsigned T of `bytes` bytes (16: uint4), for elements that are only moved.
 template <class F>
 void with_bytes(std::int64_t bytes, F&& f) {
   switch (bytes) {
@@ -59,13 +59,13 @@ void with_bytes(std::int64_t bytes, F&& f) {
 }
 
 // --- packs ----------------------------------------------------------------------------------
-// N neighbouring elements, moved by one instruction where N·size is 4, 8 or 16 bytes.
+// N neighbouring elements, which one instruction moves if they have 4, 8 or 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T at[N];
 };
 
-// Elements of T in 16 bytes.
+// The number of elements of type T in 16 bytes.
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
@@ -98,8 +98,8 @@ __device__ inline Pack<T, N> load_pack(const T* address) {
   return *reinterpret_cast<const Pack<T, N>*>(address);
 }
 
-// Stores to global memory in words as wide as possible. They are written out because the compiler
-// would merge a plain assignment with the single-element stores at the ends of a row.
+// Stores a pack to global memory in words as wide as possible. The words are written out, because
+// the compiler would merge a plain assignment with the single-element stores at the ends of a row.
 template <int N, class T>
 __device__ inline void store_pack(T* address, const Pack<T, N>& pack) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T)), kWord = kBytes < 16 ? kBytes : 16;

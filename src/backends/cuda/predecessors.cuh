@@ -7,18 +7,18 @@
 
 namespace tracestep::cuda {
 
-// A kernel that takes this calls wait() in every thread before it touches memory; what it may do
-// before is to bring lines into the second-level cache, which later writes update, and to read what
-// nothing in the program writes.
+// A kernel with this parameter calls wait() in every thread before it touches memory. Before
+// wait(), it may only bring lines into the second-level cache, which later writes update, and read
+// memory that nothing in the program writes.
 struct Predecessors {
-  // Lets the kernel behind this one place its blocks as soon as all of this one's have begun.
+  // Lets the next kernel place its blocks as soon as all blocks of this kernel have begun.
   __device__ __forceinline__ void let_next_begin() const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
   }
   // Returns when all earlier kernels have ended and their writes can be seen; at once where the
-  // launch is an ordinary one. The next kernel waits behind this one meanwhile.
+  // launch is an ordinary one. Calls let_next_begin() first, so that the next kernel waits, too.
   __device__ __forceinline__ void wait() const {
     let_next_begin();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

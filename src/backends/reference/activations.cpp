@@ -77,7 +77,7 @@ void swiglu(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = silu_of(gate[i]) * up[i]; });
 }
 
-// Computes gradients, which may lie in the storage of gate and up: both are read before.
+// Computes dgate and dup, which may lie in the storage of gate and up: an element is read first.
 void swiglu_grad(const KernelCall& call) {
   const View<double> dy(call.inputs[0]), gate(call.inputs[1]), up(call.inputs[2]);
   const View<double> dgate(call.outputs[0]), dup(call.outputs[1]);

@@ -25,7 +25,7 @@ void adamw(const KernelCall& call) {
     const double second = beta2 * v[i] + (1 - beta2) * g * g;
     const double decayed = p[i] - lr * attrs.real("weight_decay") * p[i];
     const double moved = decayed - step_size * first / (std::sqrt(second) + eps);
-    // The old values are read before a result in their place is written.
+    // The old values are read before a result is written in their place.
     const double results[3] = {apply ? moved : p[i], apply ? first : m[i], apply ? second : v[i]};
     if (p_new) p_new[i] = results[0];
     if (m_new) m_new[i] = results[1];

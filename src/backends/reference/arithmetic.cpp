@@ -9,7 +9,7 @@
 namespace tracestep::reference {
 namespace {
 
-// --- one operand, float64 ----------------------------------------------------------------------
+// --- functions of one float64 operand, which elementwise kernels apply to each element ----------
 double neg(double x) {
   return -x;
 }
@@ -61,7 +61,7 @@ void affine(const KernelCall& call) {
 }
 
 // --- two operands ------------------------------------------------------------------------------
-// Returns x in 64 unsigned bits, which wrap and truncate: signed overflow is undefined in C++.
+// Returns x as a 64-bit unsigned number, which wraps around; signed overflow is undefined in C++.
 template <class T>
 std::uint64_t wide(T x) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(x));
@@ -94,7 +94,7 @@ bool is_nan(T x) {
   return false;
 }
 
-// The larger of two, or the NaN of either side: one in `a` compares as not smaller, so it stays.
+// Returns the larger of a and b, or NaN if one is NaN: a NaN in `a` is not smaller, so it stays.
 struct Maximum {
   template <class T>
   static T of(T a, T b) {
@@ -126,7 +126,7 @@ void div(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = a[i] / b[i]; });
 }
 
-// --- comparison --------------------------------------------------------------------------------
+// --- comparisons of two elements of one type, each with a bool result --------------------------
 struct Equal {
   template <class T>
   static bool of(T a, T b) {

@@ -12,7 +12,7 @@
 namespace tracestep::reference {
 namespace {
 
-// Which rows count: the sum over those without the ignored target is divided by `count`.
+// Says which rows count, all but those with the target `ignored`, and by what the sum is divided.
 struct Counted {
   double count;
   std::optional<std::int64_t> ignored;

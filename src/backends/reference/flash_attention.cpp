@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kQueryTile = 8, kKeyTile = 16;  // B_r and B_c
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A small dense matrix: a tile that a kernel would keep on chip.
+// A dense matrix of the size that a kernel would keep on chip.
 struct Tile {
   std::int64_t rows, columns;
   std::vector<double> values;
@@ -34,7 +34,7 @@ void add_scaled(double weight, const double* x, double* y, std::int64_t n) {
   for (std::int64_t d = 0; d < n; ++d) y[d] += weight * x[d];
 }
 
-// Returns a bᵀ; the next two add a b and aᵀ b to `out`.
+// Returns `a` times `b` transposed; the next two functions add a b and aᵀ b to `out`.
 Tile times_transposed(const Tile& a, const Tile& b) {
   Tile out(a.rows, b.rows);
   for (std::int64_t i = 0; i < a.rows; ++i) {
@@ -62,7 +62,7 @@ void add_transposed_product(const Tile& a, const Tile& b, Tile& out) {
   }
 }
 
-// The rows of one head: [..., H, T, D], or [..., T, H, D] where tokens come first.
+// Reads and writes rows of one head of [..., H, T, D], or of [..., T, H, D] if token_major.
 class Rows {
  public:
   Rows(const TensorRef& tensor, const Dims& head, bool token_major)
@@ -101,7 +101,7 @@ class Rows {
   std::int64_t width_, stride_;
 };
 
-// Sizes and options of a call, forward or backward, whose q is operand `q`.
+// Sizes and options of a call, forward or backward, in which operand `q` of the call is q.
 struct Sizes {
   double scale, cap;
   bool causal, token_major;
@@ -141,7 +141,7 @@ struct Sizes {
   bool sees(std::int64_t i, std::int64_t j) const {
     return first_visible(i) <= j && j < visible(i);
   }
-  // Return the head of k and v that a head of q reads, and the i-th head of q that reads one.
+  // Return the head of k and v that a head of q reads; and the i-th of the heads of q that read it.
   Dims key_head(Dims head) const {
     if (group > 1) head[head.rank() - 1] /= group;
     return head;
@@ -167,8 +167,8 @@ Tile scores_of(const Sizes& s, const Tile& q, const Tile& k, std::int64_t i0, st
 
 // --- forward: algorithm 1 ----------------------------------------------------------------------
 
-// State of a row of queries over the keys seen so far: the largest score m, and sums of
-// e^(score - m), l of them as they are and o weighted by the values.
+// The running softmax of a tile of queries over the keys seen so far. Per row: the largest score m,
+// the sum l of e^(score - m), and the sum o of the values weighted by e^(score - m).
 struct Running {
   std::vector<double> m, l;
   Tile o;
@@ -178,7 +178,7 @@ struct Running {
         l(static_cast<std::size_t>(rows), 0.0),
         o(rows, width) {}
 
-  // Adds one more tile of scores, which become weights.
+  // Adds one more tile of scores and its values; replaces the scores by their weights.
   void add(Tile& scores, const Tile& v) {
     for (std::int64_t i = 0; i < scores.rows; ++i) {
       double& top = m[static_cast<std::size_t>(i)];
@@ -238,14 +238,14 @@ void flash_attention(const KernelCall& call) {
 
 // --- backward: algorithm 2 ---------------------------------------------------------------------
 
-// A tile of keys and values, and the sums of its gradients.
+// A tile of keys k and values v from key `first` on, and the sums of their gradients dk and dv.
 struct KeyTile {
   std::int64_t first;
   Tile k, v, dk, dv;
 };
 
-// Adds the contributions of a head of queries to the gradients of a tile of keys and values, and
-// theirs to its dq. With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ,
+// Adds the contributions of a head of queries to dk and dv of a tile of keys and values, and those
+// of the tile to the head's dq. With p = e^(scores - lse), the weights: dv = pᵀ dy, dp = dy vᵀ,
 // ds = p ∘ (dp - D), where D is the inner product of dy and y, row by row; then dq = scale ds k
 // and dk = scale dsᵀ q. A cap makes ds smaller by its slope, 1 - tanh².
 void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& keys, Tile& dq) {
@@ -284,7 +284,7 @@ void meet(const KernelCall& call, const Sizes& s, const Dims& head, KeyTile& key
 // Computes the gradients of a head of keys and values, and of all heads of queries that share it.
 void backward_head(const KernelCall& call, const Sizes& s, const Dims& key_head) {
   const Rows k(call.inputs[2], key_head, false), v(call.inputs[3], key_head, false);
-  // On a device these are in its memory, added to tile by tile.
+  // The sums of dq, one tile per head. A kernel on a device adds to them in the device's memory.
   std::vector<Tile> dq(static_cast<std::size_t>(s.group), Tile(s.queries, s.width));
   for (std::int64_t j0 = 0; j0 < s.keys; j0 += kKeyTile) {  // (5)
     const std::int64_t columns = std::min(kKeyTile, s.keys - j0);

@@ -25,7 +25,7 @@ void gather(const KernelCall& call) {
   });
 }
 
-// Adds y[indices[i], c] += x[i, c], from zero.
+// Sets y to zero, then adds x[i, c] to y[indices[i], c] for all i and c.
 void scatter_add(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -44,7 +44,7 @@ void scatter_add(const KernelCall& call) {
   });
 }
 
-// Sets y = base, then adds y[indices[i], c] += x[i, c]: in float64 the order does not matter.
+// Sets y = base, then adds x[i, c] to y[indices[i], c]; in float64 the order does not matter.
 void scatter_add_to(const KernelCall& call) {
   const TensorRef &x = call.inputs[0], &indices = call.inputs[1], &y = call.outputs[0];
   with_type(x.dtype, [&](auto zero) {
@@ -79,7 +79,7 @@ void take_along(const KernelCall& call) {
   });
 }
 
-// Sets y[i, indices[i]] = x[i], zero elsewhere.
+// Sets y[i, indices[i]] = x[i], and all other elements of y to zero.
 void put_along(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const TensorRef& indices = call.inputs[1];
@@ -94,7 +94,7 @@ void put_along(const KernelCall& call) {
   });
 }
 
-// Writes the index of a row's first largest number; the second result is -1 unless all are finite.
+// Writes the index of a row's first largest number; -1 as the second result unless all are finite.
 void greedy_token(const KernelCall& call) {
   const View<double> x(call.inputs[0]);
   const View<std::int64_t> token(call.outputs[0]), checked(call.outputs[1]);

@@ -30,7 +30,7 @@ void iota(const KernelCall& call) {
   });
 }
 
-// Returns the numbers of a text as "1:1.5:2".
+// Returns the numbers in a list with colons in between: {1, 1.5, 2} for "1:1.5:2".
 std::vector<double> numbers_of(const std::string& text) {
   std::vector<double> out;
   std::istringstream list(text);
@@ -38,9 +38,9 @@ std::vector<double> numbers_of(const std::string& text) {
   return out;
 }
 
-// Returns the frequency f of pair j, theta^(-2j/width), or what a paper makes of it: f/factor, or a
-// mean of f and f/factor, weighed by a ramp over turns (llama3) or over pairs (yarn); or f over the
-// one of `factors` for the pair (longrope).
+// Returns the frequency of pair j: f = theta^(-2j/width), or what `scaling` makes of f: f/factor
+// (linear); a mean of f and f/factor, weighted by a ramp over wavelengths (llama3) or over pairs
+// (yarn); or f divided by the pair's element of `factors` (longrope).
 double frequency_of(const Attrs& attrs, const std::vector<double>& factors, double j) {
   const auto width = static_cast<double>(attrs.integer("width"));
   const double theta = attrs.real("theta"), factor = attrs.real("factor");

@@ -8,21 +8,21 @@
 namespace tracestep::reference {
 namespace {
 
-// The elements along one axis of a tensor, at one index of its other axes.
+// The elements of a tensor along one axis, with the indices of its other axes fixed.
 struct Line {
   const double* first;
   std::int64_t stride;
   long double operator[](std::int64_t i) const { return first[i * stride]; }
 };
 
-// Returns row `at` of a matrix, or column `at`; `batch` says of which matrix.
+// Returns row `at` (is_row) or column `at` of the matrix of x that the indices `batch` pick.
 Line line_of(const TensorRef& x, const Dims& batch, std::int64_t at, bool is_row) {
   const View<double> view(x);
   const Dims start = appended(appended(batch, is_row ? at : 0), is_row ? 0 : at);
   return {&view[start], x.strides[x.shape.rank() - (is_row ? 1 : 2)]};
 }
 
-// Returns four inner products, each in the order of k: side by side none waits for another's sum.
+// Returns a row's inner products with four columns, in the order of k; their additions overlap.
 std::array<long double, 4> four_sums(const Line& row, const std::array<Line, 4>& columns,
                                      std::int64_t depth) {
   const auto& [c0, c1, c2, c3] = columns;

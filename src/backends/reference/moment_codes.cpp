@@ -10,8 +10,8 @@
 namespace tracestep::reference {
 namespace {
 
-// The numbers that codes stand for: from 0 to 2 - 1/16, as exponents from 0 to top() with 4 bits of
-// mantissa. Those of the first moment (`is_first`) have a sign, and so half as many exponents.
+// The numbers that codes stand for: from 0 to 2 - 1/16, with exponents from 0 to top() and 4 bits
+// of mantissa. Codes of the first moment (`is_first`) have a sign, and so half as many exponents.
 struct Kind {
   bool is_first = false;
   int top() const { return is_first ? 7 : 15; }

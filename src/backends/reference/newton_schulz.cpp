@@ -1,5 +1,5 @@
-// Newton and Schulz's iteration by its definition: of the matrix over its norm, five times the
-// polynomial a·X + b·(X·Xᵀ)·X + c·(X·Xᵀ)²·X, term by term.
+// Newton and Schulz's iteration by its definition: divides a matrix X by its norm, then replaces X
+// five times by a·X + b·(X·Xᵀ)·X + c·(X·Xᵀ)²·X, computed term by term.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -50,7 +50,7 @@ double norm_of(const Matrix& x) {
   return static_cast<double>(std::sqrt(sum));
 }
 
-// Makes one matrix nearly orthogonal by five steps, in place.
+// Makes the matrix nearly orthogonal by five steps, in place.
 void iterate(Matrix& x) {
   const double norm = std::max(norm_of(x), 1e-7);
   for (double& value : x.values) value /= norm;

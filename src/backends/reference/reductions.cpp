@@ -8,13 +8,13 @@
 namespace tracestep::reference {
 namespace {
 
-// Folds the elements of every reduced part into one, with combine.start() and combine.step().
+// Reduces x along the call's axes: from combine.start(), combine.step() adds one element at a time.
 template <class Combine>
 void reduce(const KernelCall& call, const Combine& combine) {
   const TensorRef& x = call.inputs[0];
   const int rank = x.shape.rank();
   const bool keepdims = call.attrs.flag("keepdims");
-  // `outer` walks the results, `inner` the elements that go into one of them; both by operand axis.
+  // `outer` walks the results, `inner` the elements of one result; both have the operand's axes.
   Shape outer = x.shape, inner = Dims::filled(rank, 1);
   Dims is_reduced = Dims::filled(rank, 0);
   for (std::int64_t a : call.attrs.ints("axes")) {

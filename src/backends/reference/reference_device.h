@@ -13,7 +13,7 @@ namespace tracestep {
 struct ReferenceOptions {
   bool guarded = false;           // True: use the allocator that finds stray writes.
   std::int64_t memory_limit = 0;  // The limit in bytes; 0: none.
-  // Lent memory for leaves by name, which must outlive the device; nullptr: none.
+  // Memory lent for leaves by their names; it must outlive the device; nullptr: none.
   const LentMemory* lent = nullptr;
 };
 

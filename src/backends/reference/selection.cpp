@@ -18,7 +18,7 @@ void select(const KernelCall& call) {
   });
 }
 
-// Rounds towards zero; beyond the range to the nearest end, NaN to 0 (C++ leaves both undefined).
+// Returns x rounded towards zero and clamped to To's range; NaN gives 0 (undefined in plain C++).
 template <class To>
 To from_real(double x) {
   using Limits = std::numeric_limits<To>;

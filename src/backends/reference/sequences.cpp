@@ -13,7 +13,7 @@ void pow(const KernelCall& call) {
   for_each_index(call.outputs[0].shape, [&](const Dims& i) { y[i] = std::pow(a[i], b[i]); });
 }
 
-// Sets y[j] = Σ x[k] over k <= j, or over k >= j.
+// Sets y[j] to the sum of x[k] over k <= j, or with `reverse` over k >= j.
 void cumsum(const KernelCall& call) {
   const TensorRef& out = call.outputs[0];
   const int last = out.shape.rank() - 1;
@@ -35,7 +35,7 @@ void cumsum(const KernelCall& call) {
   });
 }
 
-// Drops elements by the random words of all devices (ops/dropout_words.h): tests check their use.
+// Drops elements by the random words that all devices use (ops/dropout_words.h).
 void dropout(const KernelCall& call) {
   const double rate = call.attrs.real("rate");
   const std::int64_t batch = integer_at(call.inputs[1], {0});

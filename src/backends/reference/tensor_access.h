@@ -19,7 +19,7 @@ class View {
     for (int i = 0; i < index.rank(); ++i) at += index[i] * strides_[i];
     return data_[at];
   }
-  // True unless this stands for a result that is not read.
+  // False if this stands for a result that nobody reads.
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
@@ -62,7 +62,7 @@ inline std::int64_t integer_at(const TensorRef& tensor, const Dims& index) {
   return View<std::uint8_t>(tensor)[index];
 }
 
-// Throws Error{kUsage} unless 0 <= index < size; `position` is where the index stands.
+// Returns the index. Throws Error{kUsage} unless 0 <= index < size, and names its `position`.
 inline std::int64_t checked_index(const char* op, std::int64_t index, const Dims& position,
                                   std::int64_t size) {
   if (index < 0 || index >= size) {
@@ -72,7 +72,7 @@ inline std::int64_t checked_index(const char* op, std::int64_t index, const Dims
   return index;
 }
 
-// --- shapes and indices ------------------------------------------------------------------------
+// --- shapes and indices: appended() adds an entry at the end, replaced() changes one -----------
 inline Dims appended(Dims index, std::int64_t last) {
   index.push_back(last);
   return index;
@@ -81,11 +81,11 @@ inline Dims replaced(Dims index, int axis, std::int64_t value) {
   index[axis] = value;
   return index;
 }
-// Returns the first `rank` entries.
+// Returns the first `rank` entries of an index or a shape.
 inline Dims prefix(const Dims& index, int rank) {
   return Dims(std::span(index.begin(), static_cast<std::size_t>(rank)));
 }
-// Returns the shape of the rows of a tensor that an op processes along its last axis.
+// Returns the shape without its last axis, along which an op processes each row.
 inline Shape rows_of(const Shape& shape) {
   return prefix(shape, shape.rank() - 1);
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMostProcesses = 1 << 20, kMostPort = 65535;
 
-// The variables by which Open MPI's mpirun, and PMI (srun, MPICH), tell a process its place.
+// The variables in which Open MPI's mpirun, or PMI (srun, MPICH), gives a process its numbers.
 struct Names {
   const char *rank, *count, *local_rank;
 };
@@ -24,7 +24,7 @@ constexpr const char *kSrunTasks = "SLURM_STEP_NUM_TASKS", *kSrunRank = "SLURM_P
                      *kSrunJob = "SLURM_JOB_ID", *kSrunStep = "SLURM_STEP_ID";
 // The variable that `srun --mpi=pmix` sets, through which MPI connects the processes.
 constexpr const char* kPmixRank = "PMIX_RANK";
-// The first port for steps of srun, and how many: below the ports of outgoing connections.
+// The first port for steps of srun, and the number of ports: all lie below outgoing connections'.
 constexpr int kFirstSrunPort = 20000, kSrunPorts = 10000;
 
 std::optional<int> number(std::string_view name, std::int64_t least, std::int64_t most) {
@@ -40,7 +40,7 @@ int needed(std::string_view name, std::int64_t least, std::int64_t most,
   return *out;
 }
 
-// Returns the port for a step of srun; two steps on a host have the same in one of 10,000 cases.
+// Returns the port of this step of srun; one in 10,000 pairs of steps on a host has the same port.
 int port_of_step() {
   constexpr int kMost = std::numeric_limits<int>::max(), kStepsOfJob = 101;
   const std::int64_t job = needed(kSrunJob, 0, kMost, kSrunTasks),

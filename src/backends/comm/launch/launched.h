@@ -32,7 +32,7 @@ std::optional<Launched> launched();
 std::string first_host(std::string_view hosts);
 
 namespace env {
-// Each reads one of torchrun's variables; nullopt where that is unset.
+// Return the process's rank, the number of processes, and the rank on the host; nullopt: unset.
 std::optional<int> rank();
 std::optional<int> world_size();
 std::optional<int> local_rank();

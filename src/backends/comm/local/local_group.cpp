@@ -37,7 +37,7 @@ struct Posted {
   }
 };
 
-// What the ranks of a group share: their calls, and the means to wait for one another.
+// The state that the ranks of a group share: their calls, and a mutex and signals to wait with.
 class Group {
  public:
   Group(const RankGroup& kind, std::int64_t first, double timeout_s)
@@ -50,7 +50,7 @@ class Group {
   int ranks() const { return static_cast<int>(posted_.size()); }
   const Posted& posted(int rank) const { return posted_[static_cast<std::size_t>(rank)]; }
 
-  // Publishes a rank's call and waits for all ranks'. Throws GroupEnded, or Error if they differ.
+  // Publishes a rank's call and waits for all ranks. Throws GroupEnded, or Error if calls differ.
   void post(int rank, const Posted& call) {
     {
       std::unique_lock lock(mutex_);
@@ -67,8 +67,8 @@ class Group {
     }
   }
 
-  // Waits until every rank has its result. Ranks that have posted a call all come here, also when
-  // the group has ended: their tensors are read and written until then.
+  // Waits until every rank has its result. Every rank that has posted a call comes here, even when
+  // the group has ended, because the ranks' tensors are read and written until then.
   void finish(int rank) {
     std::unique_lock lock(mutex_);
     arrive(rank, lock, [] { return false; });
@@ -87,7 +87,7 @@ class Group {
   }
 
  private:
-  // Waits for all ranks; false if `gives_up` became true first. Ends the process at the timeout.
+  // Waits until all ranks called this; false: gives_up() came first. Ends the process at timeout.
   template <class GivesUp>
   bool arrive(int rank, std::unique_lock<std::mutex>& lock, GivesUp&& gives_up) {
     is_here_[static_cast<std::size_t>(rank)] = true;
@@ -107,8 +107,8 @@ class Group {
     return round_ != round;
   }
 
-  // True if `is_over` held in time. Waits in short pieces: time in which the whole process was
-  // stopped does not count.
+  // Waits until is_over() is true; false after the time limit. Waits in short pieces, so that time
+  // in which the whole process was stopped does not count.
   template <class IsOver>
   bool wait_for_timeout(std::unique_lock<std::mutex>& lock, const IsOver& is_over) {
     const double step_s = std::min(timeout_s_, 1.0);
@@ -147,7 +147,7 @@ class Groups {
  public:
   explicit Groups(double timeout_s) : timeout_s_(timeout_s) {}
 
-  // Returns the group of this kind that `rank` is in, made if it is not there yet.
+  // Returns the group of the kind `group` that `rank` is in; makes it first if there is none yet.
   Group& of(std::int64_t rank, const RankGroup& group) {
     const std::lock_guard lock(mutex_);
     const std::int64_t first = group.first_of(rank);
@@ -170,7 +170,7 @@ class Groups {
 
 class LocalCommunicator final : public Communicator {
  public:
-  // Makes the communicator of rank `rank` of the run in its group of this kind.
+  // Makes the communicator of the run's rank `rank` in its group of the kind `kind`.
   LocalCommunicator(std::shared_ptr<Groups> groups, std::int64_t rank, const RankGroup& kind)
       : groups_(std::move(groups)),
         group_(&groups_->of(rank, kind)),
@@ -244,7 +244,7 @@ class LocalCommunicator final : public Communicator {
     std::memcpy(to, from, static_cast<std::size_t>(part.count) * size_of(dtype));
   }
 
-  // Writes the part `own` of the sum of all ranks' operands to `out`.
+  // Writes the sum of all ranks' operands to `out`, as far as it lies in this rank's part `own`.
   void sum_own(DType dtype, OwnPart own, void* out) const {
     std::vector<const void*> from;
     for (int r = 0; r < ranks(); ++r) {

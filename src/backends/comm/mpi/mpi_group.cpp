@@ -122,7 +122,7 @@ class MpiGroup final : public Communicator {
   Processes* processes() const override { return &world_; }
 
  private:
-  // Returns the process that has place `rank` in the group.
+  // Returns the number in the MPI job of the process that has number `rank` in the group.
   int process(int rank) const { return static_cast<int>(first_ + rank * kind_.stride); }
 
   // Waits until all ranks have called a collective; throws Error if they called different ones.
@@ -147,8 +147,8 @@ class MpiGroup final : public Communicator {
     }
   }
 
-  // Writes the sum over all ranks of this rank's part of chunk `c` to `out`, and sends the others
-  // their parts of x.
+  // Sums chunk `c` of x: sends each other rank that rank's part, receives the other ranks' values
+  // of this rank's part, and writes the sum of all ranks' values of that to `out`.
   void add(const Chunks& chunks, std::int64_t c, const TensorRef& x, void* out) {
     const OwnPart own = chunks.of(c, rank());
     std::vector<const void*> from;
@@ -169,7 +169,7 @@ class MpiGroup final : public Communicator {
     add_in_order(x.dtype, from, own.count, out);
   }
 
-  // Sends this rank's part of chunk `c` of `y` to all others, and receives theirs.
+  // Sends this rank's part of chunk `c` of `y` to all other ranks, and receives their parts of it.
   void spread(const Chunks& chunks, std::int64_t c, const TensorRef& y) {
     const OwnPart own = chunks.of(c, rank());
     MpiWorld::Messages messages(world_, call_);

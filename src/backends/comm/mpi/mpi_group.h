@@ -12,8 +12,8 @@ namespace tracestep {
 // that use MPI. `timeout_s`: how long a rank may keep the others waiting. Error{kFailed}: MPI
 // cannot start. The result's destructor waits for the others.
 std::unique_ptr<Processes> join_mpi(double timeout_s);
-// This process's communicator in a group of all processes. `processes`: from join_mpi(); must
-// outlive it.
+// Returns this process's communicator in a group of all processes. `processes`: the result of
+// join_mpi(), which must outlive the communicator.
 std::unique_ptr<Communicator> make_mpi_group(Processes& processes);
 
 }  // namespace tracestep

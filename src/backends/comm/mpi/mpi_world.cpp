@@ -23,8 +23,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTag = 1;
 constexpr int kSpins = 200;  // then the core is given up between looks
 constexpr std::chrono::microseconds kNap = 50us;
-// How long a failing rank waits for rank 0 to write the failure before it writes that itself, and
-// what is added per rank, so that ranks do not write at the same time.
+// How long a failing rank other than 0 waits for rank 0 to write its failure before it writes that
+// itself: kPatience, plus its rank times kPatienceOfEach, so that ranks do not write together.
 constexpr std::chrono::milliseconds kPatience{2000}, kPatienceOfEach{300};
 // The shortest time limit for MPI's start and end, which take longer than a collective.
 constexpr double kShortestLimit_s = 10.0;
@@ -134,7 +134,7 @@ void MpiWorld::write_and_abort(const std::string& line, int status) {
   std::_Exit(status);
 }
 
-// Tells rank 0 the line, with the status as the message's tag, and ends all if rank 0 does not.
+// Sends rank 0 the line, with the status as the message's tag, and ends the job if rank 0 does not.
 void MpiWorld::end_all(const std::string& line, int status) {
   if (rank_ == 0) write_and_abort(line, status);
   MPI_Request request = MPI_REQUEST_NULL;

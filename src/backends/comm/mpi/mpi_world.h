@@ -24,8 +24,8 @@ class MpiWorld final : public Processes {
   int local_rank() const override { return local_rank_; }
   std::vector<std::uint64_t> exchange(std::uint64_t own) override;
   void broadcast(std::span<std::byte> bytes) override;
-  // Waits for rank 0, on other ranks without a time limit. MPI's launcher notices when a process
-  // has ended, but not when it hangs.
+  // Waits for rank 0; on ranks other than 0 without a time limit. MPI's launcher notices when a
+  // process has ended, but not when it hangs.
   void wait_for_first() override;
   [[noreturn]] void end_all(const std::string& line, int status) override;
 

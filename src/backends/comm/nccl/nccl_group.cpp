@@ -1,5 +1,5 @@
-// Collectives are issued on the stream of a lane, so that they stand between or beside the device's
-// kernels and are captured with them.
+// Collectives are issued on the stream of a lane, so that they run between the device's kernels or
+// at the same time as those of another lane, and are captured with them.
 #include "backends/comm/nccl/nccl_group.h"
 
 #include <bit>
@@ -55,7 +55,7 @@ class NcclGroup final : public Communicator {
     const HostWait wait("the others, to connect by NCCL");
     check(nccl_.comm_init_rank(&comm_, ranks(), id, rank()), "ncclCommInitRank");
   }
-  // Makes the communicator of the group of this kind, part of `all`, that this process is in.
+  // Makes this process's communicator in its group of the kind `kind`, by splitting `all`.
   NcclGroup(NcclGroup& all, const RankGroup& kind)
       : processes_(all.processes_),
         stream_of_lane_(all.stream_of_lane_),
@@ -73,7 +73,7 @@ class NcclGroup final : public Communicator {
   }
   ~NcclGroup() override {
     parts_.clear();  // before what they were split from
-    // The call waits for the other ranks, which know nothing yet of an error that ends this one.
+    // Destroying waits for the other ranks, which do not know yet of an error that ends this one.
     if (std::uncaught_exceptions() > exceptions_) return;
     const HostWait wait("the others, to part from NCCL");
     nccl_.comm_destroy(comm_);
@@ -138,7 +138,7 @@ class NcclGroup final : public Communicator {
     stream_ = stream_of_lane_(lane);
     for (const auto& [kind, part] : parts_) part->use_lane(lane);
   }
-  // Begins a batch, of whose calls NCCL makes one launch.
+  // Begins a group of NCCL's calls, which end_batch() closes and NCCL makes by one launch.
   void begin_batch() override { check(nccl_.group_start(), "ncclGroupStart"); }
   void end_batch() override { check(nccl_.group_end(), "ncclGroupEnd"); }
 
@@ -153,7 +153,7 @@ class NcclGroup final : public Communicator {
   Processes* processes() const override { return &processes_; }
 
  private:
-  // Calls f(owner, its part) for each rank's part of `count` elements, as one group of NCCL calls.
+  // Calls f(owner, owner's part of `count` elements) for each rank, as one group of NCCL's calls.
   template <class F>
   void each_part(std::int64_t count, F&& f) {
     check(nccl_.group_start(), "ncclGroupStart");

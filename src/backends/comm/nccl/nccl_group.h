@@ -10,18 +10,18 @@
 
 namespace tracestep {
 
-// NCCL's version, "2.28.9"; empty: it is not on this machine, and `problem` says why.
+// Returns NCCL's version, "2.28.9"; "" and a reason in `problem` if it is not on this machine.
 std::string nccl_version(std::string& problem);
 
-// The cudaStream_t of a lane. It is asked for each time, because a device may change the stream of
-// its lane 1 when it joins a group.
+// Returns the cudaStream_t of a lane. It is called at each change of lane, because a device may
+// change the stream of its lane 1 when it joins a group.
 using StreamOfLane = std::function<void*(int lane)>;
 
-// This process's communicator in a group of all processes. Collectives are issued on the stream of
-// the current lane; the calling thread's current device must be the communicator's. Sums are in
-// NCCL's order: they have the same bits on all ranks and in every call, which need not be those of
-// sums in host memory. Throws Error{kDevice} if there is no NCCL, and DeviceError if it cannot
-// connect the ranks.
+// Returns this process's communicator in a group of all processes. It issues collectives on the
+// stream of the current lane; the calling thread's current device must be the communicator's. Sums
+// are in NCCL's order: their bits are the same on all ranks and in every call, but may differ from
+// those of sums in host memory. Throws Error{kDevice} if there is no NCCL, and DeviceError if it
+// cannot connect the ranks.
 std::unique_ptr<Communicator> make_nccl_group(Processes& processes, StreamOfLane stream_of_lane);
 
 }  // namespace tracestep

@@ -23,7 +23,7 @@ struct Library {
   const char* (*get_error_string)(int) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Comm**, int ranks, UniqueId, int rank) = nullptr;
-  // config: nullptr means that of the parent.
+  // Splits a communicator; with `config` nullptr the new one has the old one's configuration.
   int (*comm_split)(Comm*, int color, int key, Comm**, void* config) = nullptr;
   int (*comm_destroy)(Comm*) = nullptr;
   int (*group_start)() = nullptr;
@@ -37,7 +37,7 @@ struct Library {
                 Stream) = nullptr;
   int (*broadcast)(const void*, void*, std::size_t count, int type, int root, Comm*,
                    Stream) = nullptr;
-  // cuMemsetD8Async
+  // The driver's cuMemsetD8Async(): sets bytes of the device's memory, on a stream.
   int (*memset)(unsigned long long address, unsigned char value, std::size_t bytes,
                 Stream) = nullptr;
 };

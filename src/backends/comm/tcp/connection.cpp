@@ -76,13 +76,13 @@ int milliseconds_until(Clock::time_point deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30));
 }
 
-// Waits for `events` on the socket; false if there were none until the deadline.
+// Waits for `events` on the socket; false if none of them came until the deadline.
 bool wait_for(int socket, short events, Clock::time_point deadline) {
   pollfd waiting{socket, events, 0};
   return ::poll(&waiting, 1, milliseconds_until(deadline)) > 0;
 }
 
-// Connects the socket; false if nobody listens there, or the host does not answer by `deadline`.
+// Connects the socket; false if nobody listens at `to`, or the host does not answer by `deadline`.
 bool connects(const Connection& from, const sockaddr_in& to, Clock::time_point deadline) {
   const int socket = from.socket();
   if (::connect(socket, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return true;
@@ -145,8 +145,8 @@ bool is_loopback(const std::string& host) {
 Connection listen_at(const std::string& host, int port) {
   std::string problem;
   const auto address = resolve(host, problem);
-  // By a name, a machine may find its loopback address where others find another one (Debian's
-  // 127.0.1.1).
+  // Asked for its own name, a machine may get a loopback address where others get another address
+  // (Debian's 127.0.1.1).
   const bool is_of_host = address && (!is_loopback(*address) || is_loopback(host));
   Connection out = new_socket();
   bool is_bound = is_of_host && binds(out, *address, port);

@@ -35,8 +35,8 @@ class Connection {
   int socket_ = -1;
 };
 
-// True if the name can only mean this machine: "localhost", or a numeric loopback address. Other
-// names may mean different machines in different places.
+// True if `host` can only mean this machine: "localhost", or a numeric loopback address. What other
+// names mean may depend on the machine that asks.
 bool is_loopback(const std::string& host);
 
 // Listens on the address of `host` if this machine has it, else on all addresses. Throws

@@ -42,8 +42,8 @@ static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
-// What process 0 finds in the bytes of a Hello that have arrived: the rank of a process of this
-// run, or why it is none; if neither is set, more bytes are needed.
+// What process 0 learns from the bytes of a Hello that have arrived: the rank of a process of this
+// run, or why the sender is no such process; if neither is set, more bytes are needed.
 struct Heard {
   std::optional<int> rank = {};
   std::string problem = {};
@@ -53,7 +53,7 @@ Heard hear(std::span<const std::byte> so_far, const Greeting& greeting, const Se
 
 // Returns the answer of process 0 to a Hello: its own proof that it knows the secret.
 Proof proof_of_first(const Greeting& greeting, const Hello& hello, const Secret& secret);
-// Compares two proofs, in a time that does not depend on where they differ.
+// True if two proofs are equal; takes a time that does not depend on where they differ.
 bool is_same(const Proof& a, const Proof& b);
 
 }  // namespace tracestep

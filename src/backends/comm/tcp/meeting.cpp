@@ -32,7 +32,7 @@ std::span<std::byte> room_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
 
-// Process 0 while it waits for the others. Whoever connects is a guest until it has said who it is.
+// Process 0 while it waits for the others. A connection is a guest until it has proved who it is.
 class Reception {
  public:
   Reception(const Launched& self, const Secret& secret, Clock::time_point deadline)
@@ -72,7 +72,7 @@ class Reception {
     std::size_t filled = 0;
   };
 
-  // Accepts a connection, for which the oldest guest goes if there is no room; false: none came.
+  // Accepts a connection, after dropping the oldest guest if there is no room; false: none came.
   bool welcome() {
     Accepted accepted = accept_at(listener_);
     const bool has_come = accepted.connection.socket() >= 0;

@@ -38,7 +38,7 @@ class MessageReader {
   MessageReader(std::string from, std::uint64_t most_bytes)
       : from_(std::move(from)), most_bytes_(most_bytes) {}
 
-  // Returns the place for the next received bytes; it is never empty.
+  // Returns where the next received bytes are to be written; the span is never empty.
   std::span<std::byte> room();
   // Must be called when the first `bytes` of room() are filled. Returns the message once it is
   // complete. Throws Error{kFailed} for bytes that no process of this program sends.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMostFileBytes = 4096;
 
-// Reads 64 hexadecimal digits, with space as `od` puts it between them; nullopt for all else.
+// Reads 64 hexadecimal digits, which may have white space as `od` prints it; nullopt for others.
 std::optional<Secret> secret_of(const std::string& text) {
   Secret out{};
   std::size_t bytes = 0;

@@ -23,8 +23,8 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1500};  // for whoever knows more of a failure
 constexpr std::chrono::milliseconds kPulse{200};      // between signs of life
 constexpr std::size_t kMostBroadcastBytes = 4096;
-// The most messages of a peer that may wait for receive(): processes make the same calls in the
-// same order, and wait for each other in every exchange(), so that none is more than a few ahead.
+// The most messages of a peer that may wait for receive(). Processes make the same calls in the
+// same order and wait for each other in every exchange(), so that no peer is more than a few ahead.
 constexpr std::size_t kMostWaiting = 16;
 
 struct Peer {
@@ -93,7 +93,7 @@ class TcpProcesses final : public Processes {
  private:
   enum class Limit { kTimeout, kNone };
 
-  // Writes the line, tells the others, ends the process. A second thread waits here until then.
+  // Writes the line, tells the peers, ends the process. A second caller waits in lock() till then.
   [[noreturn]] void write_and_end(const std::string& line, int status) {
     ending_.lock();
     std::fputs((message_line(line) + "\n").c_str(), stderr);
@@ -101,7 +101,7 @@ class TcpProcesses final : public Processes {
     std::_Exit(status);
   }
 
-  // Sends a message to every peer, one message at a time. The watcher notices a peer that is gone.
+  // Sends a message to each peer, one after the other. The watcher notices a peer that is gone.
   void tell_all(const MessageHeader& header, std::span<const std::byte> bytes = {}) {
     const std::lock_guard lock(sending_);
     const Clock::time_point deadline = deadline_after(timeout_s_);
@@ -112,7 +112,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // Copies the bytes of the first process to all others.
+  // Copies the bytes of process 0 to all others: process 0 sends them, the others receive them.
   void share(std::span<std::byte> bytes, Limit limit) {
     if (rank() != 0) return receive(0, bytes, limit);
     tell_all({MessageKind::kData, 0, bytes.size()}, bytes);
@@ -139,9 +139,9 @@ class TcpProcesses final : public Processes {
 
   int rank_of(std::size_t peer) const { return rank() == 0 ? static_cast<int>(peer) + 1 : 0; }
 
-  // Reads messages until every peer has said that it is done. Each says now and then that it is
-  // alive, so that one that is stopped, or whose host is gone, is noticed while the others wait for
-  // their devices.
+  // Reads messages until every peer has said that it is done. Each sends a sign of life now and
+  // then, so that a peer that is stopped, or whose host is gone, is noticed while the others wait
+  // for their devices.
   void watch() {
     Clock::time_point next_pulse = Clock::now();
     while (!std::ranges::all_of(peers_, &Peer::is_done)) {
@@ -197,7 +197,7 @@ class TcpProcesses final : public Processes {
     const int status = status_of_failure(message.header.status);
     if (!message.bytes.empty()) {
       std::string text(reinterpret_cast<const char*>(message.bytes.data()), message.bytes.size());
-      // A line of this program says who it is from; what else comes does not.
+      // Lines of this program name the rank that they come from; other texts do not.
       if (!text.starts_with("tracestep: ")) {
         text = fmt::format("tracestep: [rank {}] it failed: {}", rank_of(peer), text);
       }
@@ -226,7 +226,7 @@ class TcpProcesses final : public Processes {
     }
   }
 
-  // Ends the processes for a lost peer, unless the launcher does so first, which knows why.
+  // Ends the run because a peer is gone, unless a launcher that knows why does so during a pause.
   [[noreturn]] void lost(std::size_t peer) {
     std::this_thread::sleep_for(kPatience);
     write_and_end(fmt::format("tracestep: [rank {}] it ended without a word", rank_of(peer)),

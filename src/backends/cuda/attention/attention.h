@@ -101,8 +101,8 @@ std::int64_t attention_backward_workspace(const AttentionShape& shape, bool is_h
 // or of a width at which they cannot all be.
 AttentionFamily choose_family(const AttentionShape& shape, bool is_hopper, bool is_aligned);
 
-// Run attention by the family that the call's addresses and strides choose, unless the shape names
-// kHopper: then the caller knows that choose_family() says so.
+// Run attention by the family that the call's addresses and strides choose. A caller whose shape
+// names kHopper vouches that choose_family() returns that family.
 //
 // Enqueue on `stream` without allocating or waiting; return the CUDA status of the launch. The
 // caller must reject bad shapes (width > 256, negative sizes); empty tensors are allowed.

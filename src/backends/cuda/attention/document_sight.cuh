@@ -8,8 +8,8 @@
 
 namespace tracestep::cuda {
 
-// The documents of one entry of the batch. Bounds never fall along its `places` positions: the
-// first query of a tile has the first key of all, and the last key of a tile the last query of all.
+// The documents of one entry of the batch. Bounds never decrease along its `places` positions, so a
+// tile's first query has the first key that the tile sees, and its last key the last query.
 struct DocumentSight {
   const std::int64_t *starts, *ends;  // or null: there are none
   int places;
@@ -24,12 +24,12 @@ struct DocumentSight {
   }
 
   // Returns the first key that `query` sees: the first of its document, but at least `by_window`.
-  // Queries behind the last row have that row's document.
+  // Queries after the last row count as belonging to that row's document.
   __device__ __forceinline__ int first_key(int query, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::max(by_window, static_cast<int>(starts[::min(query, places - 1)]));
   }
-  // Returns the first query behind those that see `key`, at most `by_window`.
+  // Returns the first query after those that see `key`, at most `by_window`.
   __device__ __forceinline__ int end_query(int key, int by_window) const {
     if (starts == nullptr) return by_window;
     return ::min(by_window, static_cast<int>(ends[::min(key, places - 1)]));

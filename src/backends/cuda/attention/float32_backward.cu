@@ -4,7 +4,7 @@
 
 namespace tracestep::cuda::portable {
 
-// Launches the kernel for dQ, then those for dK and dV, chosen as in portable_dispatch.cuh.
+// Launches the kernels for dQ, dK and dV, each in the first configuration that fits the device.
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream) {
   constexpr auto kKeysValues = Gradient::kKeysValues, kQueries = Gradient::kQueries,

@@ -4,7 +4,7 @@
 
 namespace tracestep::cuda::portable {
 
-// Launches the forward kernel, chosen as in portable_dispatch.cuh.
+// Launches the first configuration of the forward kernel for this width that fits the device.
 cudaError_t forward_split(int width, const ForwardParams& params, cudaStream_t stream) {
   switch (width) {
     case 16: return FirstOf<kForward<F16, 2, 16, 2, 4, 64, 2>>::launch(params, stream);

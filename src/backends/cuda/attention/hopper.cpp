@@ -19,7 +19,7 @@ bool has_copied_rows(const AttentionShape& shape) {
   return hopper_row_width(shape.width) != shape.width;
 }
 
-// Runs a call on padded copies of its tensors in the workspace, behind what the kernels use there.
+// Runs a call on padded copies of its tensors, in the workspace after what the kernels use there.
 class CopiedRows {
  public:
   template <class Call>
@@ -33,7 +33,7 @@ class CopiedRows {
     before_.target_width = width_;
   }
 
-  // Replace a tensor with the rows of q, or of k, by its copy `place` (AttentionWorkspace).
+  // Replace a tensor with the rows of q, or of k, by its copy number `place` (AttentionWorkspace).
   void queries(const void*& data, AttentionStrides& strides, int place) {
     read(data, strides, place, shape_.heads, shape_.queries);
   }
@@ -56,7 +56,7 @@ class CopiedRows {
   }
 
  private:
-  // Returns the strides of a dense copy, in which heads lie beside each other if they do in `like`.
+  // Returns the strides of a dense copy; a token's heads are adjacent in it if they are in `like`.
   AttentionStrides dense(const AttentionStrides& like, int heads, int rows) const {
     const std::int64_t all = std::int64_t{heads} * rows * width_;
     if (like.head < like.row) return {all, width_, std::int64_t{heads} * width_};

@@ -23,7 +23,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Adds up dK and dV of its 64 keys in registers, and makes dQ, block by block of queries.
+// Sums up dK and dV of its 64 keys in registers, and computes dQ, block by block of queries.
 template <class Traits>
 class BackwardConsumer {
   using Layout = BackwardLayout<Traits>;
@@ -84,7 +84,7 @@ class BackwardConsumer {
   __device__ __forceinline__ void release_block(int barrier) {
     barrier_arrive(shared_ + barrier);
   }
-  // Starts S' = K Q', of the block of Q at `ring`.
+  // Starts S' = K Q' for the block of Q in the buffer that `ring` points at.
   __device__ __forceinline__ void multiply_scores(const Ring<Traits::kQStages>& ring) {
     barrier_wait(shared_ + Layout::kQFull + 8 * ring.stage, ring.parity);
     const std::uint64_t k =
@@ -97,7 +97,7 @@ class BackwardConsumer {
       Wgmma<T, kM>::template ss<0, 0>(s_, k + K::along_step(i), q + Q::along_step(i), i > 0);
     wgmma_commit();
   }
-  // Starts dP' = V dO'.
+  // Starts dP' = V dO' for the block of dO in the current buffer.
   __device__ __forceinline__ void multiply_dp() {
     barrier_wait(shared_ + Layout::kDOFull + 8 * buffer(), static_cast<unsigned>(done_ / 2 & 1));
     const std::uint64_t v =
@@ -126,7 +126,7 @@ class BackwardConsumer {
       Wgmma<T, kD>::template rs<1>(dk_, ds16_ + 4 * i, q + Q::down_step(i), 1);
     wgmma_commit();
   }
-  // Starts dQ = dS K over all keys of the block; both operands lie across their rows.
+  // Starts dQ = dS K over all keys of the block; both operands' tiles are read down the rows.
   __device__ __forceinline__ void multiply_dq() {
     const std::uint64_t ds =
         DS::down_rows(recomputed(shared_) + Layout::kDS + buffer() * DS::kBytes +
@@ -143,7 +143,7 @@ class BackwardConsumer {
     wgmma_commit();
   }
 
-  // Returns how many blocks of queries lie from the first that sees the keys to the current one.
+  // Returns how many blocks of queries come before the current, from the first that sees the keys.
   __device__ __forceinline__ int blocks_before() const {
     if (!Traits::kGrouped) return done_;
     const int part = cluster_rank();
@@ -225,7 +225,7 @@ class BackwardConsumer {
   static __device__ __forceinline__ int previous(int stage) {
     return stage == 0 ? Traits::kQStages - 1 : stage - 1;
   }
-  // Returns the buffer of dO and of dS in use: 0 and 1 alternate, as does the parity of kDQEmpty.
+  // Returns this step's buffer of dO and of dS: 0 and 1 in turns, as is the parity of kDQEmpty.
   __device__ __forceinline__ int buffer() const {
     static_assert(Traits::kDOStages == 2);
     return done_ & 1;
@@ -288,14 +288,14 @@ class BackwardConsumer {
     ring_q_ = next;
   }
 
-  // Writes dK or dV of this block to shared memory, where the others of its cluster can read it.
+  // Writes dK or dV of this block to shared memory, where the cluster's other blocks read it.
   __device__ __forceinline__ void show(int part, const float (&d)[kD / 2]) {
     const std::uint32_t target = shared_ + part + (group_ * 128 + thread()) * 16;
 #pragma unroll
     for (int j = 0; j < kD / 8; ++j)
       store_float4(target + j * 4096, d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
   }
-  // Adds the partial sums of the cluster's other blocks, starting at the next rank.
+  // Adds the sums of dK or dV that the cluster's other blocks show, starting at the next rank.
   __device__ __forceinline__ void add_others(int part, float (&d)[kD / 2]) {
     const std::uint32_t own = shared_ + part + (group_ * 128 + thread()) * 16;
     for (int i = 1; i < p_.parts; ++i) {
@@ -310,7 +310,7 @@ class BackwardConsumer {
       }
     }
   }
-  // Adds up the partial sums of the cluster's blocks: its block 0 those of dK, block 1 those of dV.
+  // Sums dK and dV over the cluster's blocks: block 0 gets the sum of dK, block 1 that of dV.
   __device__ __forceinline__ void sum_parts() {
     constexpr int kKeys = Layout::kPart, kValues = kKeys + Layout::kPartBytes;
     const int rank = cluster_rank();
@@ -353,7 +353,7 @@ class BackwardConsumer {
   std::uint32_t shared_;
   int group_;
   int keys_left_;  // keys from this warpgroup's first one on
-  // Keys between the last that the first query sees and this warpgroup's first.
+  // The first key of this warpgroup, less the last key that the first query sees.
   int distance_;
   int done_ = 0, count_;  // steps: blocks of queries, of each head that shares the keys
   int turned_;            // descending: blocks before the last; ascending: 0

@@ -24,7 +24,7 @@ struct BackwardTraits {
   static constexpr bool kWindowed = false;   // causal, and a query sees the last keys alone
   static constexpr bool kCapped = false;     // scores, see hopper_cap.cuh
   static constexpr bool kDocuments = false;  // rows hold several documents, see Documented
-  // Several heads of queries share one of keys, or several blocks divide the queries.
+  // True if several heads of q share a head of k and v, or several blocks divide the queries.
   static constexpr bool kGrouped = false;
   static constexpr int kQStages = 3;    // blocks of Q in flight
   static constexpr int kDOStages = 2;   // blocks of dO in flight
@@ -90,7 +90,7 @@ struct BackwardLayout {
                        kDQFull = kDOEmpty + 8 * Traits::kDOStages, kDQEmpty = kDQFull + 32;
   static constexpr int kDocumentEnds = kDQEmpty + 16;  // see load_document_ends()
   static constexpr int kBytes = kDocumentEnds + (Traits::kDocuments ? 4 * kN : 0) + 1024;
-  // Room to sum parts: float32 fragments of dK or dV of both warpgroups, in place of K to dO.
+  // Where a cluster sums dK and dV: float32 fragments of both warpgroups, in place of K, V, Q, dO.
   static constexpr int kPart = kK, kPartBytes = kN * kD * 4;
   static_assert(!Traits::kGrouped || kPart + 2 * kPartBytes <= kDS);
   static_assert(Q::kBytes % 1024 == 0 && K::kBytes % 1024 == 0 && DS::kBytes % 1024 == 0 &&
@@ -98,7 +98,7 @@ struct BackwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// The keys of a thread block, and the blocks of queries that see them; it takes every parts-th.
+// The keys of a thread block and the blocks of queries that see them, [begin, end), every parts-th.
 template <class Traits>
 struct BackwardTile {
   int block, first_key, head, batch, head_of_all, begin, end;  // head, head_of_all: heads of keys
@@ -126,7 +126,7 @@ struct BackwardTile {
     }
     begin = Traits::kCausal ? min(end, max(0, first_key - p.offset) / Traits::kM) : 0;
   }
-  // Returns how many blocks of keys add to dQ of a block of queries before this one does.
+  // Returns how many blocks of keys add to dQ of the queries in `query_block` before this one does.
   __device__ __forceinline__ int turn(int query_block, const BackwardParameters& p) const {
     if (Traits::kWindowed) {
       const int query = query_block * Traits::kM;
@@ -143,16 +143,16 @@ struct BackwardTile {
   }
 
  private:
-  // Takes the x-th block of keys, head after head. Causal: the first keys, which most queries see,
-  // go first; in ordered mode the last, as a block waits for that of the next keys.
+  // Takes the x-th block of keys, head after head. Causal: a head's first keys, which most queries
+  // see, go first; in ordered mode its last, since a block waits for the block of the next keys.
   __device__ __forceinline__ void take_from_head(const BackwardParameters& p, int x) {
     const int place = x % p.key_blocks;
     block = Traits::kCausal && p.turns != nullptr ? p.key_blocks - 1 - place : place;
     head_of_all = x / p.key_blocks;
   }
-  // Takes the x-th block of keys, section after section of heads, in a section those that most
-  // queries see first: where heads share keys, blocks are long and few, and a long one must not be
-  // the last. In ordered mode a block waits for that of the keys before.
+  // Takes the x-th block of keys, section after section of heads; in a section, keys that most
+  // queries see come first: where heads share keys, blocks are long and few, and a long one must
+  // not be the last. In ordered mode a block waits for the block of the keys before its own.
   __device__ __forceinline__ void take_from_section(const BackwardParameters& p, int x) {
     const int section_blocks = p.section_heads * p.key_blocks;
     const int section = x / section_blocks, first_head = section * p.section_heads;
@@ -188,7 +188,7 @@ struct BackwardWalk {
     const int distance = Traits::kGrouped ? p.parts : 1;
     block += goes_down(tile) ? -distance : distance;
   }
-  // Returns the current head of queries, of those that share the head of keys `head`.
+  // Returns the current head of q, one of those that read the head `head` of k and v.
   __device__ __forceinline__ int query_head(int head, const BackwardParameters& p) const {
     return Traits::kGrouped ? head * p.group + member : head;
   }
@@ -209,8 +209,8 @@ struct BackwardWalk {
 };
 
 // Stores at `target`, as int32, for each key of the block the first query after those that see it,
-// less the query whose last visible key is the first of the key's group of 64 (`distance` of
-// mask_document_ends()). All threads call this before __syncthreads().
+// counted from the query whose last visible key is the first of the key's group of 64, as
+// mask_document_ends() reads it. All threads call this before __syncthreads().
 template <class Traits>
 __device__ __forceinline__ void load_document_ends(const BackwardParameters& p,
                                                    std::uint32_t target) {
@@ -266,7 +266,7 @@ __device__ __forceinline__ void produce_backward(const BackwardParameters& p,
   }
 }
 
-// --- two threads add dQ to the sums, every second step each, in the order of turns ---------------
+// --- two threads add dQ to the sums, in the order of `turns`, which these functions read and raise
 __device__ __forceinline__ int load_acquire(const int* address) {
   int x;
   asm volatile("ld.acquire.gpu.s32 %0, [%1];" : "=r"(x) : "l"(address) : "memory");
@@ -276,15 +276,15 @@ __device__ __forceinline__ void add_release(int* address) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(address) : "memory");
 }
 
-// Waits until `wanted` blocks have added to dQ, and no longer than some seconds: bounds that
-// contradict each other may name turns that never come, and must not hang the device.
+// Waits until `wanted` blocks have added to dQ, but some seconds at most: where documents' bounds
+// contradict each other, the number may never be reached, and the device must not hang.
 __device__ __forceinline__ void wait_for_turn(const int* turn, int wanted) {
   constexpr int kMostPolls = 1 << 22;
   for (int i = 0; i < kMostPolls && load_acquire(turn) < wanted; ++i) {
   }
 }
 
-// Adds dQ of every second step to the sums: as one thread waits for that, the other adds the next.
+// Adds dQ of each second step to the sums; meanwhile another thread adds dQ of the steps between.
 template <class Traits>
 __device__ __forceinline__ void drain_queries(const BackwardParameters& p, std::uint32_t shared,
                                               int which) {

@@ -42,7 +42,7 @@ __device__ __forceinline__ float product_sum(uint4 a, uint4 b) {
   return sum;
 }
 
-// Makes delta and LSE of 64 rows per block, 16 lanes to a row; clears their dQ sums and a turn.
+// Writes delta and LSE of 64 rows per block, 16 lanes to a row; clears the rows' dQ sums and turn.
 template <class T>
 __global__ void __launch_bounds__(256)
     prepare_attention_backward_kernel(Predecessors before, const BackwardRows p) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Writes dQ of 64 rows, scaled and rounded, from its sums, which lie as a warpgroup's fragments.
+// Writes dQ of 64 rows, scaled and rounded, from its sums, which lie as a warpgroup's fragments do.
 template <class T, int kD>
 __global__ void __launch_bounds__(128)
     finish_attention_backward_kernel(Predecessors before, const BackwardRows p) {

@@ -7,15 +7,15 @@
 
 namespace tracestep::cuda {
 
-// Adds capped scores to the traits of a kernel.
+// Adds capped scores to the traits `Traits` of a kernel.
 template <class Traits>
 struct Capped : Traits {
   static constexpr bool kCapped = true;
 };
 
-// The largest |x| for which tanh(x) is computed by an odd polynomial, on the multiply-add units
-// (5e-8 of the result), as usual arguments are; where a warp has a larger one, all of its go
-// through an exponential (2e-7). tanh.approx.f32 is one instruction, but wrong by up to 2^-11 of
+// The largest |x| for which tanh(x) is computed by an odd polynomial on the multiply-add units, off
+// by 5e-8 of the result; most arguments are smaller. If a warp has a larger one, it takes all its
+// tangents by an exponential (2e-7). tanh.approx.f32 is one instruction, but off by up to 2^-11 of
 // its result: 0.02 in a score near 50.
 constexpr float kShortTangent = 0.5F;
 __device__ __forceinline__ float tanh_near_zero(float x) {

@@ -32,7 +32,7 @@ inline ForwardForm forward_form(const AttentionShape& shape) {
   return shape.queries <= (shape.causal ? 2048 : 1024) ? ForwardForm::kTeams : ForwardForm::kTrio;
 }
 
-// The kernel for wide heads: shared memory holds fewer keys, and O takes the place of Q.
+// The kernel for wide heads: a tile has fewer keys, for which shared memory has room; O replaces Q.
 template <class T, int kD, bool kCausal>
 struct WideForward : ForwardTraits<T, kD, 2, kD == 192 ? 112 : 80, kCausal> {
   static constexpr int kQStages = 1;

@@ -27,7 +27,7 @@
 namespace tracestep::cuda {
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Runs tiles of 64 query rows: products, softmax, and the result, until there are no more tiles.
+// Computes 64 query rows of each tile: products, softmax and result, until there are no more tiles.
 template <class Traits>
 class ForwardConsumer {
   using Layout = ForwardLayout<Traits>;
@@ -73,11 +73,11 @@ class ForwardConsumer {
   __device__ __forceinline__ void pass_turn() {
     named_arrive(group_ + 1 == kGroups ? barrier_ + 1 - kGroups : barrier_ + 1, 256);
   }
-  // Returns the tile of the Q that is next or in use; loaded at each use, which saves registers.
+  // Returns the tile of the Q that is next or in use; it is loaded at each use, to save registers.
   __device__ __forceinline__ ForwardTile tile() const {
     return ForwardTile::load(shared_ + Layout::kTiles + 16 * ring_q_.stage);
   }
-  // Arrives at the barrier once per warp.
+  // Arrives at the barrier, once for each warp that calls this.
   __device__ __forceinline__ void release(int barrier) {
     __syncwarp();
     if (thread() % 32 == 0) barrier_arrive(shared_ + barrier);
@@ -111,7 +111,7 @@ class ForwardConsumer {
   __device__ __forceinline__ void wait_v() {
     barrier_wait(shared_ + Layout::kVFull + 8 * ring_.stage, ring_.parity);
   }
-  // Frees the V of a block at its end; its K was freed before.
+  // Frees the buffer of a block's V, and moves on to the next block; free_k() freed K before.
   __device__ __forceinline__ void free_v() {
     release(Layout::kVEmpty + 8 * ring_.stage);
     ring_.advance();
@@ -135,7 +135,7 @@ class ForwardConsumer {
     for (int i = 0; i < kN / 4; ++i) p16_[i] = pack<T>(s_[2 * i], s_[2 * i + 1]);
   }
 
-  // Computes the result for the tile of queries from `tile_row` on.
+  // Computes o and lse of this warpgroup's 64 queries in the tile of queries from `tile_row` on.
   __device__ __forceinline__ void attend(int tile_row) {
     const int first_row = tile_row + group_ * 64;
     const int all_blocks = key_blocks<Traits>(p_, min(tile_row + Layout::kM, p_.queries) - 1);
@@ -157,7 +157,7 @@ class ForwardConsumer {
       finish(first_row);
   }
 
-  // Attends to the blocks of keys from `block` down to `begin`, every distance-th.
+  // Attends to blocks of keys: `block`, block - distance, ..., down to `begin`.
   __device__ __forceinline__ void attend_blocks(int block, int begin, int distance, int first_row) {
     wait_k(ring_);
     multiply_scores(ring_);
@@ -180,8 +180,8 @@ class ForwardConsumer {
     free_v();
   }
 
-  // Multiplies the scores of `block`, then, while their softmax is taken, P V of the block
-  // before.
+  // Starts the scores of `block`, then P V of the block before, during which it takes the softmax
+  // of the scores.
   __device__ __forceinline__ void step_overlapped(int block, int first_row) {
     const BlockRing next = next_block();
     wait_k(next);
@@ -279,7 +279,7 @@ class ForwardConsumer {
   std::uint32_t p16_[kN / 4];  // P of the block whose P V is next, rounded
 };
 
-// Registers per thread of the producer's and of kGroups consuming warpgroups.
+// The registers per thread of the producer's warpgroup and of each of kGroups consumers.
 template <int kGroups>
 struct RegisterShare {
   static constexpr int kProducer = kGroups == 1 ? 56 : kGroups == 2 ? 40 : 32;

@@ -34,13 +34,13 @@ struct ForwardTraits {
   static constexpr bool kDivided = false;      // keys, among blocks: hopper_forward_parts.cuh
 };
 
-// Adds a window of keys to the traits of a kernel.
+// Adds a window of keys to the traits `Traits` of a kernel.
 template <class Traits>
 struct Windowed : Traits {
   static constexpr bool kWindowed = true;
 };
 
-// The window of windowed kernels where there is no limit; sums with it do not overflow.
+// The window of windowed kernels that hides no key; sums with it do not overflow.
 constexpr int kEveryKey = 1 << 30;
 
 struct ForwardParameters {
@@ -73,7 +73,7 @@ struct ForwardLayout {
   static constexpr int kQ = 0, kK = Traits::kQStages * Q::kBytes,
                        kV = kK + Traits::kStages * K::kBytes, kO = kV + Traits::kStages * K::kBytes,
                        kEnd = kO + (Traits::kOInQ ? 0 : Traits::kGroups * O::kBytes);
-  // Barriers: 8 bytes each.
+  // The offsets of barriers in shared memory, 8 bytes each.
   static constexpr int kQFull = kEnd, kQEmpty = kQFull + 8 * Traits::kQStages,
                        kKFull = kQEmpty + 8 * Traits::kQStages,
                        kKEmpty = kKFull + 8 * Traits::kStages,
@@ -88,8 +88,8 @@ struct ForwardLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A tile to compute. Tiles of a section of heads come one after the other, those with most keys
-// first, so that what is left for the end is short.
+// A tile of queries of one head. Tiles of a section of heads come one after the other, those with
+// most keys first, so that short ones remain for the end.
 struct ForwardTile {
   int row, head, batch, head_of_all;  // row < 0: no tile
 
@@ -121,14 +121,14 @@ __device__ __forceinline__ ForwardTile forward_tile(const ForwardParameters& p, 
           .head_of_all = head_of_all};
 }
 
-// Returns how many blocks of keys rows up to `last_row` see; at least one, even if all masked.
+// Returns how many blocks of keys rows up to `last_row` see: at least one, even if all are masked.
 template <class Traits>
 __device__ __forceinline__ int key_blocks(const ForwardParameters& p, int last_row) {
   const int keys = Traits::kCausal ? min(p.keys, last_row + 1 + p.offset) : p.keys;
   return max(1, (keys + Traits::kN - 1) / Traits::kN);
 }
 
-// Returns the first block of keys that rows of the tile see; `blocks` is what key_blocks() says.
+// Returns the first block of keys that rows of the tile see; `blocks`: the result of key_blocks().
 template <class Traits>
 __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const ForwardTile& tile,
                                                int blocks) {
@@ -138,8 +138,8 @@ __device__ __forceinline__ int first_key_block(const ForwardParameters& p, const
   return min(blocks - 1, max(0, first) / Traits::kN);
 }
 
-// Return which of a tile's blocks of keys, counted from the last, this thread block takes first,
-// and the distance from one to the next that it takes.
+// key_part(): how many of a tile's blocks of keys, counted from the last one, come before the first
+// that this thread block takes; key_distance(): the distance from one that it takes to the next.
 template <class Traits>
 __device__ __forceinline__ int key_part() {
   return Traits::kDivided ? cluster_rank() : 0;

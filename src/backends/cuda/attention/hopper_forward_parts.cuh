@@ -12,15 +12,15 @@
 
 namespace tracestep::cuda {
 
-// Divides a tile's keys among blocks, for calls of few tiles.
+// Adds to a kernel's traits that the blocks of a cluster divide a tile's keys, for few tiles.
 template <class Traits>
 struct Divided : Traits {
   static constexpr bool kDivided = true;
   static constexpr bool kTurns = false;  // a warpgroup may have no block where the other has one
 };
 
-// Layout of the memory of K and V once all have been read: float32 sums by the thread that holds
-// them, then states.
+// How the memory of K and V is used once both have been read: float32 sums in the order of the
+// threads that hold them, then RowSoftmax::state() of each thread's rows.
 template <class Traits>
 struct PartsLayout {
   using Layout = ForwardLayout<Traits>;
@@ -31,7 +31,7 @@ struct PartsLayout {
   static_assert(kStates + kChunkBytes <= Layout::kO, "no room");
 };
 
-// The factors by which the parts' sums of two rows are added up, and the rows' log-sum-exp.
+// The factors of the parts' sums in the result, for a thread's two rows, and the rows' log-sum-exp.
 template <class Traits>
 struct PartFactors {
   float factor[PartsLayout<Traits>::kMost][2];
@@ -71,9 +71,9 @@ struct PartFactors {
   }
 };
 
-// Adds up the parts' sums and writes o and lse; all consumers of a cluster call it. A block takes
-// the rows of 8 / parts of the eight warps, and its own warps divide their columns. `o`: this
-// block's sums; `state`: RowSoftmax::state().
+// Adds up the parts' sums and writes o and lse; all consumers of a cluster call it. A block writes
+// the rows that 8 / parts of the eight warps have; all its warps divide the columns of these. `o`:
+// this block's sums; `state`: RowSoftmax::state().
 template <class Traits, int K>
 __device__ __forceinline__ void merge_parts(const ForwardParameters& p, const ForwardTile& tile,
                                             std::uint32_t shared, int group, int thread,

@@ -19,8 +19,8 @@ struct MapEncoder {
   const AttentionShape& shape;
   cudaError_t status = cudaSuccess;
 
-  // Make the map of a tensor with the rows of q, or of k, in boxes of box_rows rows and a panel's
-  // columns.
+  // Make the map of a tensor with the rows of q, or of k, whose boxes have box_rows rows and the
+  // columns of one panel (Tile::kColumns).
   void queries(CUtensorMap& map, const void* data, const AttentionStrides& strides, int box_rows) {
     encode(map, data, strides, shape.heads, shape.queries, box_rows);
   }
@@ -54,7 +54,7 @@ cudaError_t allow_shared(void (*kernel)(P...), int bytes) {
 }
 
 // Return the factor from products q k to arguments of tanh (0 without a cap), and the factor to
-// exponents of two: from products, or from tangents where scores are capped.
+// exponents of two: from products q k, or from tangents where scores are capped.
 inline float to_tangent(const AttentionShape& shape) {
   return shape.cap > 0 ? shape.scale / shape.cap : 0.0F;
 }
@@ -62,7 +62,7 @@ inline float scale_log2(const AttentionShape& shape) {
   return (shape.cap > 0 ? shape.cap : shape.scale) * 1.44269504F;
 }
 
-// Sets the sizes of a call, its tiles of `rows` queries and their order.
+// Sets the sizes of a call, how many tiles of `rows` queries it has, and their order, in `p`.
 inline void tile_forward(const AttentionShape& shape, int rows, int heads_of_section,
                          ForwardParameters& p) {
   p.queries = shape.queries;

@@ -9,14 +9,14 @@
 
 namespace tracestep::cuda {
 
-// Sets to -infinity the scores of keys that their query does not see, in the fragments of
-// [64 queries from first_row on][kN keys from first_key on]. `thread`: its number in the warpgroup.
+// Sets to -infinity the scores of keys that their query does not see, in fragments of scores [64
+// queries from first_row on][kN keys from first_key on]. `thread`: its index in the warpgroup.
 template <class Traits, int kN>
 __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, int first_key,
                                             int keys, int offset, int window,
                                             const DocumentSight& documents, int thread) {
   const bool is_diagonal = Traits::kCausal && first_key + kN - 1 > first_row + offset;
-  // The first key that a row sees.
+  // Returns the first key that a query sees.
   const auto begin_of = [&](int query) {
     return documents.first_key(query, query + 1 + offset - window);
   };
@@ -24,7 +24,7 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   if (__builtin_expect(!is_diagonal && !is_early && first_key + kN <= keys, 1)) return;
   const int lane = thread % 32, row = first_row + thread / 32 * 16 + lane / 4;
   const int column = first_key + lane % 4 * 2;
-  // Columns that row and row + 8 see, relative to this thread's first.
+  // The first keys that queries `row` and row + 8 do not see, counted from this thread's first key.
   const int end0 = (Traits::kCausal ? min(keys, row + 1 + offset) : keys) - column;
   const int end1 = (Traits::kCausal ? min(keys, row + 9 + offset) : keys) - column;
 #pragma unroll
@@ -49,8 +49,8 @@ __device__ __forceinline__ void mask_scores(float (&s)[kN / 2], int first_row, i
   }
 }
 
-// Masks transposed scores [64 keys][kM queries], as mask_scores() does. `distance`: the first key
-// here less the last key that the first query sees; `keys_left`: keys from the first one here on.
+// Sets to -infinity scores [64 keys][kM queries] of keys that their query does not see. `distance`:
+// the first key less the last one that the first query sees; `keys_left`: keys from the first on.
 template <class Traits, int kM>
 __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance, int keys_left,
                                                 int window, int thread) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
   const bool is_late = kByWindow && distance + window < kM;
   if (__builtin_expect(!is_diagonal && !is_late && keys_left >= 64, 1)) return;
   const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
-  // The first of this thread's columns (queries) that sees the key of a row.
+  // The first of this thread's columns (queries) that sees the key `row`, or row + 8.
   const int never = 2 * kM, seen = distance + row - lane % 4 * 2;
   const int begin0 = row >= keys_left ? never : Traits::kCausal ? seen : 0;
   const int begin1 = row + 8 >= keys_left ? never : Traits::kCausal ? seen + 8 : 0;
@@ -85,9 +85,9 @@ __device__ __forceinline__ void mask_transposed(float (&s)[kM / 2], int distance
   }
 }
 
-// Masks transposed scores where a query comes after a key's document or window. `distance`: as of
-// mask_transposed(). `ends`: the ends of 64 keys in shared memory, see load_document_ends(), of
-// which the first is the least.
+// Sets to -infinity transposed scores of queries that come after a key's document or window. See
+// mask_transposed() for `distance`; `ends`: the ends of 64 keys in shared memory, of which the
+// first is the least (load_document_ends()).
 template <int kM>
 __device__ __forceinline__ void mask_document_ends(float (&s)[kM / 2], int distance,
                                                    std::uint32_t ends, int thread) {

@@ -10,7 +10,7 @@
 
 namespace tracestep::cuda {
 
-// Returns how many heads a section has that may have at most `most`, if all sections get nearly the
+// Returns how many heads a section has if each has at most `most`, and all sections have nearly the
 // same number.
 inline int equal_sections(int heads, std::int64_t most) {
   const int fitting = static_cast<int>(std::clamp<std::int64_t>(most, 1, heads));
@@ -18,9 +18,9 @@ inline int equal_sections(int heads, std::int64_t most) {
   return (heads + sections - 1) / sections;
 }
 
-// Returns how many heads a section has (ForwardTile). The more, the better short tiles fill the
-// end, as long as K and V of a section stay in the L2 cache until its next row of tiles reads them
-// again; where rows are few, the tiles' own Q and O take much of it.
+// Returns how many heads a section has (ForwardTile). The more it has, the better short tiles fill
+// the end, as long as K and V of a section stay in the L2 cache until its next row of tiles reads
+// them again; where rows are few, the tiles' own Q and O take much of the cache.
 inline int section_heads(const AttentionShape& shape) {
   const std::int64_t most = std::int64_t{shape.keys < 1024 ? 16 : 32} << 20;
   // The bytes of K and V of one head.
@@ -31,8 +31,8 @@ inline int section_heads(const AttentionShape& shape) {
 // The order of the blocks of keys in backward; see BackwardTile and BackwardWalk.
 struct BackwardOrder {
   int section_heads;
-  // How many blocks walk in one direction before as many walk in the other; 0: all walk in the
-  // same.
+  // How many blocks walk through the queries in one direction before as many walk in the other; 0:
+  // all walk in one direction.
   int round;
 };
 

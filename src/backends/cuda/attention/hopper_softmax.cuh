@@ -17,7 +17,7 @@ __device__ __forceinline__ void scale_rows(float (&d)[K], const float (&factor)[
 
 class RowSoftmax {
  public:
-  // Begins rows with a block: s becomes exp(scale s - scale max s).
+  // Starts a thread's rows with their first block of scores: s becomes exp(scale s - scale max s).
   template <int K>
   __device__ __forceinline__ void begin(float (&s)[K], float scale_log2) {
 #pragma unroll
@@ -26,15 +26,15 @@ class RowSoftmax {
     row_sums(s, sum_[0], sum_[1]);
   }
 
-  // Begins rows where no block is seen at all.
+  // Starts a thread's rows where they see no block at all.
   __device__ __forceinline__ void begin_empty() {
     maximum_[0] = maximum_[1] = -INFINITY;
     sum_[0] = sum_[1] = 0;
   }
 
   // Adds a block. The reference maximum stays until a row of the warp grows by more than
-  // `threshold` in log2: what was summed before is then to be multiplied by `factor`, and true is
-  // returned. Exact all the same: numerator and denominator share the reference.
+  // `threshold` in log2; then this returns true, and the caller must multiply its earlier sums by
+  // `factor`. The result is exact either way: numerator and denominator share the reference.
   template <int K>
   __device__ __forceinline__ bool advance(float (&s)[K], float scale_log2, float threshold,
                                           float (&factor)[2]) {
@@ -65,7 +65,7 @@ class RowSoftmax {
     return grows;
   }
 
-  // Sets the factors that finish the rows of the numerator, and the natural log-sum-exp.
+  // Sets the factors that make o of the rows' sums of P V, and the rows' natural log-sum-exp.
   __device__ __forceinline__ void end(float (&factor)[2], float (&lse)[2], float scale_log2) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -75,7 +75,7 @@ class RowSoftmax {
     }
   }
 
-  // State that parts of a row exchange to merge: the maxima of the two rows, then their sums.
+  // Returns what parts of a row exchange to merge: the maxima of this thread's two rows, then sums.
   __device__ __forceinline__ float4 state() const {
     return make_float4(maximum_[0], maximum_[1], row_sum(0), row_sum(1));
   }

@@ -27,8 +27,8 @@ struct Tile {
   // The swizzle mode in a matrix descriptor (PTX, "Matrix Descriptor Format": the address, two
   // strides in 16-byte units, and the mode): 1 for 128 bytes, 2 for 64, 3 for 32.
   static constexpr std::uint64_t kMode = kSwizzle == 128 ? 1 : kSwizzle == 64 ? 2 : 3;
-  // Returns the address as a descriptor has it: without the bits above the 18th, which name a block
-  // of the cluster.
+  // Returns the address as a descriptor has it: without the bits from 2^18 on, which name a block
+  // of the cluster, and in units of 16 bytes.
   static __device__ __forceinline__ std::uint64_t place(std::uint32_t address) {
     return (address & 0x3FFFF) >> 4;
   }
@@ -41,13 +41,13 @@ struct Tile {
     return (kMode << 62) | (std::uint64_t{8 * kSwizzle / 16} << 32) |
            (std::uint64_t{kPanelBytes / 16} << 16) | place(address);
   }
-  // Return what to add to a descriptor to reach its step-th 16 columns (along) or 16 rows (down).
+  // Return what to add to a descriptor to get `step` times 16 columns (along) or rows (down) on.
   static constexpr int along_step(int step) {
     return (step * 16 / kColumns * kPanelBytes + step * 16 % kColumns * 2) / 16;
   }
   static constexpr int down_step(int step) { return step * 16 * kSwizzle / 16; }
 
-  // Returns the byte offset of eight columns (chunk) of a row.
+  // Returns the byte offset in the tile of the eight columns number `chunk` of row `row`.
   static __device__ __forceinline__ int offset(int row, int chunk) {
     constexpr int kChunks = kColumns / 8;
     const int twist = row / (128 / kSwizzle) % kChunks;
@@ -55,8 +55,8 @@ struct Tile {
   }
 };
 
-// Copy rows of a head to a tile, and count its bytes on `barrier`, or 64 rows of a tile back, by
-// the copy engine: a box of the tensor for each panel.
+// load_tile() copies rows of a head to a tile, whose bytes count on `barrier`, and store_tile() 64
+// rows of a tile back; both by the copy engine, a box of the tensor for each panel.
 template <class TileOf>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const CUtensorMap* map,
                                           std::uint32_t barrier, int row, int head, int batch) {

@@ -54,8 +54,8 @@ struct WideKeysLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// One warpgroup, which sums up dV (kValues) or dK. It multiplies the tile of K or V that it keeps
-// with Q or dO (the "scored" one), and what it makes of that with the other (the "summed" one).
+// One warpgroup, which sums up dV (kValues) or dK. It keeps a tile of K or V, multiplies it with Q
+// or dO (the "scored" operand), and P' or dS', made of that product, with the other ("summed") one.
 template <class Traits, bool kValues>
 class WideKeysConsumer {
   using Layout = WideKeysLayout<Traits>;
@@ -120,7 +120,7 @@ class WideKeysConsumer {
     wgmma_commit();
   }
 
-  // Takes a step over a block of queries, whose scores are there; the last sum may be in flight.
+  // Does the step for a block of queries, whose scores are in s_; the last sum may be in flight.
   __device__ __forceinline__ void step(const BackwardTile<Traits>& tile, BackwardWalk<Traits>& walk,
                                        bool is_first) {
     pin(s_);
@@ -150,7 +150,7 @@ class WideKeysConsumer {
   __device__ __forceinline__ std::uint32_t fragment(int j) const {
     return shared_ + Layout::kP + ring_.stage * Layout::kPBytes + (j * 128 + thread_) * 16;
   }
-  // Computes P' = exp2(scale S' - LSE), for the other warpgroup too, which gets P' (1 - t^2) if
+  // Computes P' = exp2(scale S' - LSE), and stores it for the other warpgroup: times 1 - t^2 where
   // scores are capped.
   __device__ __forceinline__ void exponentiate(int distance, int keys_left) {
     if constexpr (Traits::kCapped) take_tangents(s_, p_.to_tangent);
@@ -193,7 +193,7 @@ class WideKeysConsumer {
     barrier_arrive(shared_ + Layout::kPEmpty + 8 * ring_.stage);
   }
 
-  // Stores the sum through the tile of keys, which only this warpgroup has read.
+  // Stores dV or dK by way of the tile of K or V, which no other warpgroup has read.
   __device__ __forceinline__ void finish(const BackwardTile<Traits>& tile) {
     const float factor = kValues ? 1.0F : p_.scale;
 #pragma unroll

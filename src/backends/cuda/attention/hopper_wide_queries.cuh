@@ -66,7 +66,7 @@ __device__ __forceinline__ void produce_wide_queries(const WideQueriesParameters
 }
 
 // --- a consumer: one warpgroup -------------------------------------------------------------------
-// Makes dQ of its 64 query rows over the blocks of keys that they see.
+// Computes dQ of its 64 query rows over the blocks of keys that these rows see.
 template <class Traits>
 class WideQueriesConsumer {
   using Layout = WideQueriesLayout<Traits>;
@@ -80,7 +80,7 @@ class WideQueriesConsumer {
                                                  std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
-  // Makes the tile's dQ. Both warpgroups walk the blocks of keys that either sees.
+  // Computes the tile's dQ. Both warpgroups walk all blocks of keys that any row of the tile sees.
   __device__ __forceinline__ void run(const ForwardTile& tile) {
     const int first_row = tile.row + group_ * 64;
     const int blocks = key_blocks<Traits>(p_, min(tile.row + Layout::kRows, p_.queries) - 1);
@@ -155,7 +155,7 @@ class WideQueriesConsumer {
   }
 
   // Computes dS = P (dP - delta), P = exp2(scale S - LSE), times 1 - t^2 if capped. The scores are
-  // there; in flight: dQ of the block before, whose K is free then, and dP.
+  // in s_; in flight are dP, and dQ of the block before, whose K is free once dQ is done.
   template <bool kFirst>
   __device__ __forceinline__ void differentiate(int first_row, int block) {
     pin(s_);

@@ -15,7 +15,7 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
 
 // --- copies from global to shared memory ------------------------------------------------------
 
-// Copies 16 bytes, of which the first `bytes` are read, the others become zero; 16-byte aligned.
+// Copies 16 bytes, of which `bytes` are read and the others become zero; both sides are aligned.
 __device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
                : "memory");
@@ -25,7 +25,7 @@ __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits for this thread's copies, all but the last kPending groups of them.
+// Waits for this thread's groups of copies (commit_copies()), all but the last kPending of them.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -65,7 +65,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32
                : "r"(from));
 }
 
-// Loads matrices as load_matrices() does, each transposed.
+// Loads four 8x8 matrices of 16-bit elements, at addresses as for load_matrices(); transposes each.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
                                                          std::uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -112,7 +112,7 @@ __device__ __forceinline__ std::uint32_t pack<F16>(float first, float second) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-// Splits (first, second) into kParts words that sum to it, with 11 bits per part.
+// Splits each number into kParts parts whose sum it is, with 11 bits each: words `high` and `low`.
 template <class E, int kParts>
 __device__ __forceinline__ void split(float first, float second, std::uint32_t& high,
                                       std::uint32_t& low) {
@@ -124,7 +124,7 @@ __device__ __forceinline__ void split(float first, float second, std::uint32_t& 
 }
 
 // Forces x to be computed here, by a store that never happens. Otherwise the assembler computes all
-// sums of a tile before it adds the first one, which needs more registers than there are.
+// sums of a tile before it adds the first one, for which there are not enough registers.
 // `never`: a value that `address` never has, which the assembler cannot know.
 __device__ __forceinline__ void settle(const float (&x)[4], std::uint32_t address,
                                        std::uint32_t never) {
@@ -163,8 +163,8 @@ struct TileLayout {
   }
 };
 
-// Where a lane points ldmatrix inside a 16x16 block. `rows`: blocks read along their rows, as the
-// left operand, or transposed as a right operand [k, n]; `columns`: a right operand stored [n, k].
+// A lane's offsets for ldmatrix in a 16x16 block. `rows`: for a left operand, read along its rows,
+// or a right one [k, n], transposed; `columns`: for a right operand that is stored as [n, k].
 template <int kD>
 struct LaneOffsets {
   std::uint32_t rows, rows_chunk, columns, columns_chunk;
@@ -178,8 +178,8 @@ struct LaneOffsets {
     columns_chunk = static_cast<std::uint32_t>((lane >> 3 & 1) ^ Layout::swizzle(column)) << 4;
   }
 
-  // Returns the same offsets, which the compiler takes for new ones in every step of a loop: what
-  // is computed from them does not occupy registers across the loop. Steps stay below 2^30.
+  // Returns equal offsets that the compiler takes for new ones in every step of a loop: addresses
+  // computed from them occupy no registers across the loop. Steps stay below 2^30.
   __device__ __forceinline__ LaneOffsets in(int step) const {
     LaneOffsets offsets = *this;
     offsets.rows_chunk += static_cast<std::uint32_t>(step) >> 30 << 24;

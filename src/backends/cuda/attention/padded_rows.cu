@@ -21,7 +21,7 @@ __device__ __forceinline__ std::int64_t row_start(const RowCopy& copy,
          (is_token_major ? y : x) * strides.row;
 }
 
-// Copies rows word by word, kRows of them per block; blockIdx.y is the tensor.
+// Copies rows word by word, kRows of them per block; blockIdx.y is the number of the copy.
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
     copy_rows_kernel(Predecessors before, const __grid_constant__ RowCopies all) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns the bytes of the largest word in which all rows can be copied: 8, 4 or 2.
+// Returns the largest word, 8, 4 or 2 bytes, in which all rows can be copied.
 int word_bytes(const RowCopies& all) {
   std::int64_t bits = 8 | 2 * (all.source_width | all.target_width);
   const auto look_at = [&](const void* data, const AttentionStrides& s, const RowCopy& copy) {

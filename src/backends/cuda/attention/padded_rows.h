@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// A tensor [batch, heads, rows, width] and the place of its copy, with rows in the same order.
+// A tensor [batch, heads, rows, width] and where its copy goes, with rows in the same order.
 struct RowCopy {
   const void* source = nullptr;
   void* target = nullptr;
@@ -15,7 +15,7 @@ struct RowCopy {
   int heads = 0, rows = 0;
 };
 
-// At most five copies of `batch` entries, made in one launch: what a call reads, or what it writes.
+// Up to five copies of `batch` entries, made in one launch: a call's operands, or its results.
 struct RowCopies {
   static constexpr int kMost = 5;
   RowCopy copies[kMost];

@@ -53,7 +53,7 @@ ResultView result_of(void* data, const AttentionStrides& strides, const Extents&
           .is_aligned = rows_are_aligned(data, strides, x)};
 }
 
-// Where the pieces of a call's workspace lie (planning/cuda_attention.h).
+// The addresses of the parts of a call's workspace, whose layout is in planning/cuda_attention.h.
 class Pieces {
  public:
   template <class Call>
@@ -89,7 +89,7 @@ StatsPieces stats_in(const Pieces& pieces, const AttentionShape& shape) {
   return stats;
 }
 
-// The parts of float32 operands: arguments of split_operands(), and views that the kernels read.
+// How float32 operands become float16 parts: split_operands()' arguments, and views of the parts.
 struct SplitPieces {
   SplitOperands operands;
   TileView view[kOperands];
@@ -150,7 +150,7 @@ bool is_empty(const AttentionShape& shape) {
   return batch_heads(shape) == 0 || shape.width == 0 || (shape.queries == 0 && shape.keys == 0);
 }
 
-// Sets all but operands and results. `heads`: those of the resident side, queries or keys.
+// Sets all but operands and results. `heads`: heads of the rows that blocks keep, queries or keys.
 void set_backward_params(BackwardParams& params, const AttentionShape& shape, int heads,
                          const StatsPieces& stats) {
   params.lse2 = stats.lse2;

@@ -10,7 +10,7 @@
 
 namespace tracestep::cuda::portable {
 
-// One warp's share of a block's work.
+// Does the work of one warp of a block.
 template <class Traits>
 class BackwardWarp {
   using T = typename Traits::T;
@@ -24,7 +24,7 @@ class BackwardWarp {
   using Scores = float[kMT][kNT][4];
   using RowFactors = float[kMT][2];
 
-  // Rows that pass by: those of the stage, and of these the ones whose scores are the warp's.
+  // The rows of one stage: `row` is the first, own_row the first whose scores this warp computes.
   struct Passing {
     int row, own_row;
     std::uint32_t stage, own_y, own_stats;
@@ -75,7 +75,7 @@ class BackwardWarp {
     return memory_ + Shared::kOwnStats;
   }
 
-  // --- loads: the block's own rows once, then stage by stage rows that pass by -------------------
+  // --- loads: once the block's own rows, then in stages rows of the other side, which pass by ----
   __device__ __forceinline__ void load_resident() {
     load_tile<kD, Traits::kRows, Traits::kThreads, kParts>(
         memory_, head_start<T>(p_.x, tile_.batch, tile_.head), p_.x, tile_.first, p_.width,
@@ -102,9 +102,9 @@ class BackwardWarp {
     }
   }
 
-  // Keeps statistics of the block's own rows, if these are queries: lse2, delta times its level
-  // and, for two parts, the factor of dP. With one part the row's own power of two is added to lse2
-  // and so scales P, which here goes into dS alone; with two the sum would round a large lse2.
+  // Stores statistics of the block's own rows if these are queries: lse2, delta times its level
+  // and, for two parts, the factor of dP. With one part, the row's own exponent is added to lse2,
+  // which scales P, and P only goes into dS here; with two parts the sum would round a large lse2.
   __device__ __forceinline__ void keep_own_statistics() {
     for (int i = thread_; i < Traits::kRows; i += Traits::kThreads) {
       const std::int64_t row = stats_row_ + tile_.first + i;
@@ -117,7 +117,7 @@ class BackwardWarp {
     }
   }
 
-  // --- one head that passes by, in stages of kN rows ---------------------------------------------
+  // --- walk_head() takes the rows of one head that pass by, in stages of kN rows -----------------
   __device__ __forceinline__ void walk_head() {
 #pragma unroll 1
     for (int step = 0; step < tile_.steps; ++step) {
@@ -140,7 +140,7 @@ class BackwardWarp {
     commit_copies();
   }
 
-  // --- one stage ---------------------------------------------------------------------------------
+  // --- one stage: passing_at() returns its rows and addresses, walk() computes with them ---------
   __device__ __forceinline__ Passing passing_at(int step, int row) const {
     const std::uint32_t stage = memory_ + Shared::kStages + (step & 1) * Shared::kStage;
     return {row, row + share_ * kOwn, stage, stage + share_ * kOwn * Shared::kPitch,
@@ -205,7 +205,7 @@ class BackwardWarp {
     return fmaxf(fmaf(-tangent, tangent, 1.0F), 0.0F);
   }
 
-  // Turns scores into probabilities, times 2^kShift.
+  // Replaces scores by their probabilities, times 2^kShift.
   __device__ __forceinline__ void exponentiate(Scores& s, const Passing& y,
                                                const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -230,8 +230,8 @@ class BackwardWarp {
     }
   }
 
-  // Gives keys after the last, and those that a query must not see, probability 0. (Queries after
-  // the last: lse2 is infinite there.)
+  // Sets probabilities to 0 where a query must not see the key, or the key is after the last one.
+  // (For queries after the last one, lse2 is infinite.)
   __device__ __forceinline__ void mask(Scores& s, const Passing& y) const {
     if (!tile_.hides_any(p_, warp_first_, y.row)) return;
     const int g = lane_ >> 2, t = lane_ & 3;
@@ -260,7 +260,7 @@ class BackwardWarp {
     }
   }
 
-  // Computes dS = P (dP - delta), times the slope of a cap, in place of dP.
+  // Replaces dP by dS = P (dP - delta), times the slope of the cap where scores are capped.
   __device__ __forceinline__ void differentiate(Scores& ds, const Scores& s, const Passing& y,
                                                 const float2 (&own)[kMT][2]) const {
     const int t = lane_ & 3;
@@ -296,7 +296,7 @@ class BackwardWarp {
   }
 
   // --- the second products -----------------------------------------------------------------------
-  // Adds dV += P' dO, or passes P on to the other warp of the pair.
+  // Adds P' dO to dV, or stores P for the other warp of the pair to read.
   __device__ __forceinline__ void give_values(const Scores& s, const Passing& y,
                                               const Lanes& lanes) {
     if constexpr (kShare == 1) {
@@ -306,7 +306,7 @@ class BackwardWarp {
     }
   }
 
-  // Adds dS Y to the gradient of x, or passes dS on to the other warp of the pair.
+  // Adds dS Y to the gradient of X, or stores dS for the other warp of the pair to read.
   __device__ __forceinline__ void give_gradient(const Scores& ds, const Passing& y,
                                                 const Lanes& lanes) {
     if constexpr (kShare == 1) {
@@ -327,7 +327,7 @@ class BackwardWarp {
     multiply_columns<T, kParts, kD, kMT, kN, Shared::kYPlane>(acc, fragments, y, lanes, one);
   }
 
-  // Returns the address at which the two warps of a group exchange fragments of P, then of dS.
+  // Returns where the two warps of a pair exchange fragments of P; those of dS follow.
   __device__ __forceinline__ std::uint32_t exchange() const {
     return memory_ + Shared::kExchange + group_ * 2 * Shared::kFragments;
   }
@@ -345,7 +345,7 @@ class BackwardWarp {
     }
   }
 
-  // Adds the products of the warp's half of the columns, from the P and dS of both warps.
+  // Adds this warp's half of the columns of P' dO and dS Y, made of the P and dS of both warps.
   __device__ __forceinline__ void add_exchanged(const Passing& y, const Lanes& lanes) {
     synchronize_pair(group_);  // read below, written again after the next barrier of the block
     if constexpr (kValues) {
@@ -358,7 +358,7 @@ class BackwardWarp {
     }
   }
 
-  // --- results: sums are scaled and stored ------------------------------------------------------
+  // --- finish() scales the sums and stores the results -------------------------------------------
   __device__ __forceinline__ void finish() {
     // It is computed again, as registers were scarce until here.
     const BackwardScaling scaling = find_scaling<T, Traits::kGradient>(p_, tile_.batch_head);
@@ -382,8 +382,8 @@ class BackwardWarp {
     }
   }
 
-  // Multiplies the factor by the power of two of the row's dO and, for two parts, by the correction
-  // of its probabilities, which is kept for dK and dV.
+  // Multiplies `factor` by the power of two of the row's dO and, for two parts, by the correction
+  // of the row's probabilities, which it stores for the kernels that make dK and dV.
   __device__ __forceinline__ void correct_query(float& factor, int mt, int half) const {
     const int g = lane_ >> 2, t = lane_ & 3;
     const std::int64_t row = stats_row_ + warp_first_ + mt * 16 + half * 8 + g;
@@ -419,7 +419,7 @@ class BackwardWarp {
   BackwardScaling scaling_;
   float acc_[kMT][kFirst ? kColumns / 8 : 1][4] = {};         // the gradient of x
   float value_acc_[kMT][kValues ? kColumns / 8 : 1][4] = {};  // dV
-  // Sums of the probabilities of a query.
+  // The sums of the probabilities of each of the lane's queries, for correct_query().
   float own_sum_[kMT][2] = {};
 };
 

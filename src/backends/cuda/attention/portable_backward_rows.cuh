@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda::portable {
 
-// The rows of a block, and those it walks over: `steps` times kN of the other kind from `begin` on.
+// The rows of a block, from `first` on, and `steps` times kN rows of the other side, from `begin`.
 template <class Traits>
 struct BackwardTile {
   static constexpr int kN = Traits::kN, kWarpRows = Traits::kWarpRows;
@@ -31,7 +31,7 @@ struct BackwardTile {
     steps = end > begin ? (end - begin + kN - 1) / kN : 0;
   }
 
-  // Return the first head of y for this head of x, and its first head of queries of all batches.
+  // Return the first head of Y for this head of X, and its first head of q, counted over the batch.
   __device__ __forceinline__ int first_y_head(const BackwardParams& p) const {
     return kQueries ? head / p.group : head * p.group;
   }
@@ -39,21 +39,21 @@ struct BackwardTile {
     return kQueries ? batch_head : batch_head * p.group;
   }
 
-  // True if any of a warp's rows, from `own` on, and any of the kN from `row` on see each other.
+  // True if any of the warp's rows from `own` on sees, or is seen by, any of kN rows from `row` on.
   __device__ __forceinline__ bool sees_any(const BackwardParams& p, int own, int row) const {
     if (!p.causal) return true;
     if (kQueries) return are_seen(p, own, kWarpRows, row, kN);
     return are_seen(p, row, kN, own, kWarpRows);
   }
 
-  // True if hides() holds for any pair of these rows.
+  // True if hides() holds for any of the warp's rows from `own` on and any of kN from `row` on.
   __device__ __forceinline__ bool hides_any(const BackwardParams& p, int own, int row) const {
     const bool is_edge = kQueries && row + kN > p.y.rows;
     return is_edge || (p.causal && (kQueries ? hides_some(p, own, kWarpRows, row, kN)
                                              : hides_some(p, row, kN, own, kWarpRows)));
   }
 
-  // True if the query of this pair of rows must not see the key, or the key lies behind the last.
+  // True if the query of this pair of rows must not see the key, or the key is after the last one.
   __device__ __forceinline__ bool hides(const BackwardParams& p, int own, int other) const {
     const int query = kQueries ? own : other, key = kQueries ? other : own;
     const bool is_masked = p.causal && (key > query + p.offset || key < begin_of(p, query));
@@ -61,7 +61,7 @@ struct BackwardTile {
   }
 
  private:
-  // Return the first key that a query sees, and the first query behind those that see a key.
+  // Return the first key that a query sees, and the first query after those that see a key.
   __device__ __forceinline__ int begin_of(const BackwardParams& p, int query) const {
     return documents(p).first_key(query, query + p.offset - p.window + 1);
   }

@@ -6,8 +6,8 @@
 
 namespace tracestep::cuda::portable {
 
-// Which results a kernel makes. Where the accumulators of dK and dV do not fit in registers
-// together (wide heads), two kernels make them.
+// The results that a kernel computes. If the accumulators of dK and dV do not fit in registers
+// together (wide heads), two kernels compute them, kKeys and kValues.
 enum class Gradient : std::uint8_t { kKeysValues, kKeys, kValues, kQueries };
 
 // A kernel's tiles. Operands are sums of `parts` elements E. A warp has `row_blocks` blocks of 16
@@ -26,14 +26,14 @@ struct BackwardTraits {
   static constexpr bool kValues =
       gradient == Gradient::kValues || gradient == Gradient::kKeysValues;  // P' dO is wanted
   static constexpr bool kFirst = gradient != Gradient::kValues;            // dS Y is wanted
-  // The probabilities of a query are made to sum to 1.
+  // True if the probabilities of each query are multiplied by a factor that makes them sum to 1.
   static constexpr bool kIsCorrected = parts == 2;
   static constexpr float kShift = kProbabilityShift<E>;
   static constexpr int kGroups = warps / share;  // groups of warps, each with rows of its own
   static constexpr int kWarpRows = 16 * row_blocks, kRows = kWarpRows * kGroups;
-  // Passing rows whose scores a warp computes.
+  // The rows of a stage whose scores a warp computes.
   static constexpr int kOwn = passing / share, kNT = kOwn / 8;
-  // Columns of the results that a warp has.
+  // The columns of the results that a warp computes.
   static constexpr int kColumns = width / share;
   static_assert(share == 1 || (parts == 1 && kColumns % 16 == 0 && kOwn % 16 == 0));
 };
@@ -47,11 +47,11 @@ struct BackwardShared {
   static constexpr int kXPlane = Traits::kRows * kPitch, kYPlane = Traits::kN * kPitch;
   static constexpr int kX = Traits::kParts * kXPlane, kY = Traits::kParts * kYPlane;
   static constexpr int kStages = (Traits::kFirst ? 2 : 1) * kX;  // dV needs no dP, so no pair
-  // lse2, delta and the correction of the queries that pass by.
+  // Bytes of lse2, delta and the correction of the queries in a stage, if queries pass by.
   static constexpr int kStats =
       Traits::kQueries ? 0 : (Traits::kParts == 2 ? 3 : 2) * Traits::kN * 4;
   static constexpr int kStage = 2 * kY + kStats;
-  // Bytes of P's fragments for one group of warps; those of dS take as much again.
+  // Bytes of the fragments of P of one group of warps; those of dS take as many more.
   static constexpr int kFragments = Traits::kMT * (Traits::kN / 16) * 512;
   static constexpr int kExchange = kStages + 2 * kStage;
   static constexpr int kOwnStats =

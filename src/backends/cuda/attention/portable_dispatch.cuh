@@ -1,7 +1,7 @@
-// Which configuration of the portable kernels runs operands of 16 bits of each width. The numbers
-// after the width: 16-row blocks a warp, warps, rows a step, blocks a multiprocessor; what
+// Chooses the configuration of the portable kernels for 16-bit operands of each width. The numbers
+// after the width: 16-row blocks a warp, warps, rows a step, blocks a multiprocessor; as many as
 // registers and shared memory (227 KiB) allow, chosen by measurement. The smaller ones of a list
-// are for GPUs with less.
+// are for GPUs with less shared memory.
 #pragma once
 
 #include "backends/cuda/attention/portable_backward_launch.cuh"
@@ -24,7 +24,7 @@ cudaError_t forward_of_width(int width, const ForwardParams& params, cudaStream_
   }
 }
 
-// Launches the kernel for dQ, then that for dK and dV.
+// Launches the kernel for dQ, then that for dK and dV, each in the first configuration that fits.
 template <class E>
 cudaError_t backward_of_width(int width, const BackwardParams& keys, const BackwardParams& queries,
                               cudaStream_t stream) {

@@ -13,13 +13,13 @@ namespace tracestep::cuda::portable {
 
 inline constexpr float kLog2E = 1.44269504088896340736F, kLn2 = 0.69314718055994530942F;
 
-// The exponent of two by which probabilities are scaled: in float16, away from subnormal numbers.
+// The exponent of two by which probabilities are scaled; in float16 it keeps them from subnormals.
 template <class E>
 inline constexpr float kProbabilityShift = 0;
 template <>
 inline constexpr float kProbabilityShift<F16> = 14;
 
-// tanh within 2e-7, by an exponential; the functions of the library take several times as long.
+// Returns tanh(x), off by 2e-7 at most, by an exponential: several times as fast as the library's.
 __device__ __forceinline__ float tanh_by_exp2(float x) {
   const float e = exp2_fast(fminf(fmaxf(x * (2 * kLog2E), -120.0F), 120.0F));
   return __fdividef(e - 1, e + 1);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   constexpr float kShift = kProbabilityShift<E>;
   extern __shared__ __align__(1024) unsigned char memory[];
   const int thread = static_cast<int>(threadIdx.x), lane = thread & 31, warp = thread >> 5;
-  // Blocks take one row tile of all heads, then the next; causal ones begin with the longest rows.
+  // Blocks take one tile of rows of all heads, then the next; causal: first those with most keys.
   const int tiles = (p.q.rows + kRows - 1) / kRows;
   const int index = static_cast<int>(blockIdx.x / static_cast<unsigned>(p.batch_heads));
   const int batch_head = static_cast<int>(blockIdx.x % static_cast<unsigned>(p.batch_heads));
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
   const int key_head = head / p.group;
   const int keys = p.causal ? ::min(p.k.rows, first + kRows + p.offset) : p.k.rows;
   const DocumentSight documents(p.documents, batch, p.q.rows);
-  // The first key that a row sees, where a mask hides some.
+  // Returns the first key that a query sees.
   const auto begin_of = [&](int row) {
     return ::max(0, documents.first_key(row, row + p.offset - p.window + 1));
   };
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
     c = ldexpf(c, -scale_exponent(range.magnitude[kQ]) - scale_exponent(range.magnitude[kK]));
     o_factor = ldexpf(1, -scale_exponent(range.magnitude[kV]));
   }
-  // With a cap the products become hyperbolic tangents, and those exponents of two.
+  // With a cap, products become hyperbolic tangents, which c turns into exponents of two.
   const bool has_cap = p.cap > 0;
   const float to_tangent = has_cap ? c / (p.cap * kLog2E) : 0;
   if (has_cap) c = p.cap * kLog2E;
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks)
                                      q_rows, lane);
 }
 
-// Asks for shared memory beyond 48 KiB, as must be done once for each kernel and device.
+// Allows the kernel more than 48 KiB of shared memory, once for each device.
 template <auto kKernel>
 cudaError_t allow_shared(int bytes) {
   static std::atomic<std::uint64_t> allowed{0};  // one bit a device

@@ -6,8 +6,8 @@
 
 namespace tracestep::cuda::portable {
 
-// The bytes of shared memory that a thread block may use: on every GPU from 8.0 on (8.6 and 8.9
-// have the least; an A100 has 163 KiB, Hopper 227), and on the current device.
+// The bytes of shared memory that a thread block may use on every GPU from 8.0 on (8.6 and 8.9 have
+// the least; an A100 has 163 KiB, Hopper 227), and a function that returns the current device's.
 inline constexpr int kLeastSharedMemory = 99 * 1024;
 int shared_memory_limit();
 
@@ -26,8 +26,8 @@ cudaError_t backward_f16(int width, const BackwardParams& keys, const BackwardPa
 cudaError_t backward_split(int width, const BackwardParams& keys, const BackwardParams& queries,
                            cudaStream_t stream);
 
-// What find_query_stats() reads, and the statistics of every query that it writes for the backward
-// kernels (BackwardParams). `exponent` may be nullptr.
+// The arguments of find_query_stats(): what it reads, and the statistics of every query that it
+// writes for the backward kernels (BackwardParams). `exponent` may be nullptr.
 struct QueryStats {
   const void *o = nullptr, *d_o = nullptr;
   AttentionStrides o_strides, do_strides;

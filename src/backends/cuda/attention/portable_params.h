@@ -22,7 +22,7 @@ struct ResultView {
   bool is_aligned = true;  // True: rows start at multiples of 16 bytes.
 };
 
-// The ranges of the four operands of one head of keys and of the heads of queries that share it, as
+// The operands; and their ranges for one head of keys with the heads of queries that share it, as
 // bits of floats: the largest magnitude, and the largest sum of squares of a row.
 enum Operand { kQ, kK, kV, kDO, kOperands };
 struct HeadRange {
@@ -59,7 +59,7 @@ struct BackwardParams {
   // and rowsum(dO o O). Rows after the last: infinity and 0.
   const float* lse2 = nullptr;
   const float* delta = nullptr;
-  // A power of two above each row of dO: |row of dO| < 2^exponent; only for scaled operands.
+  // The power of two above each row of dO: |row of dO| < 2^exponent; only for scaled operands.
   const float* exponent = nullptr;
   // For operands in two parts: the factor on each query's probabilities that makes them sum to 1,
   // which the kernel for dQ writes and the one for dK and dV reads. A float32 log-sum-exp is not

@@ -12,7 +12,7 @@ constexpr int kThreads = 256;
 constexpr int kLanes = 8;  // threads to a row
 constexpr int kRowsPerBlock = kThreads / kLanes;
 
-// Loads eight elements of a row from `column` on; those at or after `width` are zeros.
+// Loads the eight elements of a row from `column` on into x; from column `width` on they are zeros.
 template <class T>
 __device__ __forceinline__ void load_eight(float (&x)[8], const T* row, int column, int width,
                                            bool is_aligned) {
@@ -78,14 +78,14 @@ __device__ __forceinline__ float finite_magnitude(float x) {
   return magnitude < INFINITY ? magnitude : 0;  // infinity and NaN give no scale
 }
 
-// Returns the range to which a head of an operand belongs, with the others of its group.
+// Returns the range of a head of an operand, common to all heads that share one head of keys.
 __device__ __forceinline__ HeadRange& range_of(const SplitOperands& p, const SplitOperand& x,
                                                int batch_head) {
   return p.ranges[batch_head / (x.heads / p.key_heads)];
 }
 
-// Includes a head in its range: the largest magnitude and the largest sum of squares of a row;
-// maxima do not depend on the order.
+// Raises the range of a head to the head's largest magnitude and the largest sum of squares of a
+// row; maxima do not depend on the order.
 __device__ __forceinline__ void measure_head(const SplitOperands& p, const SplitOperand& x,
                                              int batch_head) {
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -124,7 +124,7 @@ __device__ __forceinline__ void measure_head(const SplitOperands& p, const Split
   atomicMax(&range.squares[blockIdx.z], __float_as_uint(largest));
 }
 
-// Measures the ranges of heads. blockIdx: rows, heads, operands.
+// Measures the ranges of heads. blockIdx.x, y and z number rows, heads and operands.
 __global__ void __launch_bounds__(kThreads)
     attention_measure_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];
@@ -164,7 +164,7 @@ __device__ __forceinline__ void split_head(const SplitOperands& p, const SplitOp
   }
 }
 
-// Splits the operands into parts. blockIdx: chunks, heads, operands.
+// Splits the operands into parts. blockIdx.x, y and z number chunks, heads and operands.
 __global__ void __launch_bounds__(kThreads)
     attention_split_operands_kernel(const __grid_constant__ SplitOperands p) {
   const SplitOperand& x = p.operand[blockIdx.z];

@@ -23,8 +23,8 @@ __host__ __device__ inline int root_exponent(std::uint32_t squares_bits) {
   return ((exponent < -140 ? -140 : exponent) >> 1) + 1;
 }
 
-// True if scores, as exponents of two, may be so large that the last bits of their sum matter. They
-// are bounded by the product of the longest rows; normal data stay far below.
+// True if scores, as exponents of two, may be so large that the last bits of their sums matter.
+// They are at most the product of the longest rows of Q and K; normal data stay far below.
 __device__ __forceinline__ bool has_large_scores(float scale, const HeadRange& range) {
   const int exponent = root_exponent(range.squares[kQ]) + root_exponent(range.squares[kK]);
   return ldexpf(fabsf(scale), exponent) > 512;
@@ -58,7 +58,7 @@ __device__ __forceinline__ void load_unaligned_tile(std::uint32_t tile, const E*
   }
 }
 
-// Loads rows first .. first + kRows of a head; what is outside the tensor becomes zero.
+// Loads rows first .. first + kRows of a head to a tile; elements outside the tensor become zero.
 template <int kD, int kRows, int kThreads, int kParts, class E>
 __device__ __forceinline__ void load_tile(std::uint32_t tile, const E* head, const TileView& view,
                                           int first, int width, int thread) {
@@ -137,9 +137,9 @@ __device__ __forceinline__ void multiply_rows(float (&acc)[kMT][kN / 8][4], std:
   }
 }
 
-// Adds as multiply_rows() with two parts, for scores so large that their sum's last bits matter.
-// Tensor cores truncate sums, not round them: an error of a few units in the last place over three
-// products of 16 columns; here each sum over 16 columns starts at zero and is added in float32.
+// Adds acc += X Y^T as multiply_rows() with two parts, for scores so large that last bits of sums
+// matter: tensor cores truncate sums instead of rounding them, an error of some last bits over
+// three products of 16 columns. Here each of these sums starts at 0 and is added to acc in float32.
 template <class E, int kD, int kMT, int kN, int kXPlane, int kYPlane, bool kSwapped>
 __device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][4], std::uint32_t x,
                                                       std::uint32_t y,
@@ -175,18 +175,18 @@ __device__ __forceinline__ void multiply_rows_rounded(float (&acc)[kMT][kN / 8][
   }
 }
 
-// Waits for the 64 threads of two neighbouring warps.
+// Waits until the 64 threads of both warps of the pair number `pair` have called this.
 __device__ __forceinline__ void synchronize_pair(int pair) {
   asm volatile("bar.sync %0, 64;" ::"r"(pair + 1) : "memory");
 }
 
-// Left operands of the second product: probabilities [16 kMT rows, kN] as fragments.
+// A left operand of the second product, P or dS [16 kMT rows, kN columns], in registers.
 template <int kParts, int kMT, int kN>
 struct Fragments {
   std::uint32_t word[kParts][kMT][kN / 16][4];
 };
 
-// Rounds the accumulators of one product to left operands of the next, all in registers.
+// Rounds the accumulators of the first product to left operands of the second, all in registers.
 template <class E, int kParts, int kMT, int kN>
 __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
                                                const float (&from)[kMT][kN / 8][4]) {
@@ -204,10 +204,10 @@ __device__ __forceinline__ void pack_fragments(Fragments<kParts, kMT, kN>& to,
   }
 }
 
-// Sets acc[16 kMT rows, kD columns] = factor acc + P Y, Y read across its kN rows. With two parts
-// the sum over the tile is made apart and added in float32: tensor cores truncate sums instead of
-// rounding them, which would show over thousands of keys. With one part the caller applied the
-// factor.
+// Sets acc[16 kMT rows, kD columns] = factor acc + P Y, Y read across its kN rows. With two parts,
+// P Y is summed by itself and added in float32, because tensor cores truncate sums instead of
+// rounding them, which would show over thousands of keys. With one part the caller has multiplied
+// acc by the factor.
 template <class E, int kParts, int kD, int kMT, int kN, int kYPlane>
 __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
                                                  const Fragments<kParts, kMT, kN>& p,
@@ -230,7 +230,7 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
       }
     }
   } else {
-    // Which of the two tricks against spilled registers works was found by trying.
+    // Two ways to avoid spilled registers; which one works for a kernel was found by trying.
     constexpr bool kSettles = kD > 32 && kMT * kN <= 64;
     constexpr int kStep = kMT == 1 && kD % 32 == 0 ? 2 : 1;  // four sums at least in flight
 #pragma unroll
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply_columns(float (&acc)[kMT][kD / 8][4],
   }
 }
 
-// Stores a fragment for other warps to shared memory: 512 bytes each, four words per lane.
+// Stores a fragment, four words per lane and 512 bytes in all, to shared memory for other warps.
 __device__ __forceinline__ void store_fragment(std::uint32_t to, const std::uint32_t (&word)[4],
                                                int lane) {
   store_shared(to + lane * 16, make_uint4(word[0], word[1], word[2], word[3]));
@@ -313,10 +313,10 @@ __device__ __forceinline__ void multiply_shared_columns(float (&acc)[kMT][kColum
   }
 }
 
-// Stores the warp's rows of a result, from `first` on, each multiplied by its factor. 16-bit
-// results pass through `scratch`, the warp's own kMT * 16 rows of a tile, to leave in chunks of 16
+// Stores the warp's rows of a result, from `first` on, each multiplied by its factor. The warp has
+// columns first_column .. first_column + kColumns of them. 16-bit results pass through `scratch`,
+// the warp's own kMT * 16 rows of a tile in shared memory, so that they are stored in chunks of 16
 // bytes.
-// The warp has columns first_column .. first_column + kColumns of them.
 template <class E, int kParts, int kD, int kColumns, int kMT>
 __device__ __forceinline__ void store_rows(const ResultView& view, int batch, int head, int first,
                                            int rows, int first_column, int width,

@@ -22,7 +22,7 @@
 
 namespace tracestep::cuda {
 
-// --- named barriers ("barrier{.cta}"): `threads` in all, whole warps ----------------------------
+// --- named barriers ("barrier{.cta}") of `threads` threads in all, which must be whole warps -----
 __device__ __forceinline__ void named_sync(int barrier, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
@@ -30,21 +30,21 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-// --- clusters ("barrier.cluster", "mapa") --------------------------------------------------------
+// --- clusters ("barrier.cluster", "mapa"); cluster_rank(): this block's index in its cluster -----
 __device__ __forceinline__ int cluster_rank() {
   int rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// Waits for all threads of the cluster that have not ended; what they wrote before is seen after
-// it.
+// Waits for all threads of the cluster that have not ended; afterwards their earlier writes can be
+// read.
 __device__ __forceinline__ void cluster_sync() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
       "barrier.cluster.wait.acquire.aligned;" ::
           : "memory");
 }
-// Maps an address in this block's shared memory to the same place in that of block `rank`.
+// Returns the address in the shared memory of block `rank` that `address` has in this block's.
 __device__ __forceinline__ std::uint32_t address_in_cluster(std::uint32_t address, int rank) {
   std::uint32_t r;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address), "r"(rank));
@@ -59,9 +59,9 @@ __device__ __forceinline__ float4 load_float4_in_cluster(std::uint32_t address) 
   return x;
 }
 
-// Arrives at the barrier at the same place in block `rank` of the cluster. Release at the scope of
-// the cluster would stall each warp for about a microsecond; reads of shared memory that have ended
-// need none.
+// Arrives at the barrier that block `rank` of the cluster has at this address. Release at the scope
+// of the cluster would stall each warp for about a microsecond, and reads of shared memory that
+// have ended need no release.
 __device__ __forceinline__ void barrier_arrive_in_cluster(std::uint32_t barrier, int rank) {
   asm volatile(
       "mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address_in_cluster(barrier, rank))
@@ -83,8 +83,8 @@ __device__ __forceinline__ void load_box(std::uint32_t target, const CUtensorMap
       "l"(map), "r"(barrier), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// Loads a box, as load_box() does, to this place in all blocks of the cluster whose bits are set in
-// `blocks`; in each of them the bytes count on the barrier at that place.
+// Loads a box (see load_box()) to `target` in each block of the cluster whose bit is set in
+// `blocks`; its bytes count on the barrier that the block has at the address `barrier`.
 __device__ __forceinline__ void load_box_to_blocks(std::uint32_t target, const CUtensorMap* map,
                                                    std::uint32_t barrier, int column, int row,
                                                    std::uint16_t blocks) {
@@ -103,7 +103,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, std::uint32_t 
       "r"(source), "r"(column), "r"(row), "r"(head), "r"(batch)
       : "memory");
 }
-// Adds target[i] += source[i] for the float32 in `bytes`; single additions are atomic.
+// Adds source[i] to target[i] for the float32 numbers in `bytes` bytes; each addition is atomic.
 __device__ __forceinline__ void add_floats(float* target, std::uint32_t source, int bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(target),
@@ -113,17 +113,17 @@ __device__ __forceinline__ void add_floats(float* target, std::uint32_t source, 
 __device__ __forceinline__ void bulk_commit() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Waits until at most kPending groups of this thread still read their shared memory.
+// Waits until at most kPending of this thread's groups of bulk copies still read shared memory.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
-// Waits until at most kPending groups of this thread are not complete.
+// Waits until at most kPending of this thread's groups of bulk copies are not complete.
 template <int kPending>
 __device__ __forceinline__ void bulk_wait() {
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
 }
-// Lets the copy engine and the matrix units see the ordinary writes to shared memory before it.
+// Makes ordinary writes to shared memory before this call visible to copy engine and matrix units.
 __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -146,21 +146,21 @@ __device__ __forceinline__ void pin(std::uint32_t (&r)[K]) {
 #pragma unroll
   for (int i = 0; i < K; ++i) asm volatile("" : "+r"(r[i])::"memory");
 }
-// Discards what `r` held: products that overwrite it name it as an operand, which would otherwise
-// keep the old values alive.
+// Tells the compiler that the values in `r` are not needed: products that overwrite `r` name it as
+// an operand, which would otherwise keep them alive.
 template <int K>
 __device__ __forceinline__ void forget(float (&r)[K]) {
 #pragma unroll
   for (int i = 0; i < K; ++i) asm volatile("" : "=f"(r[i]));
 }
-// Returns `x`, but the compiler cannot know: what is computed from it is not kept in registers
-// across a loop.
+// Returns `x`, which the compiler takes for a new value: it recomputes what depends on it, instead
+// of keeping that in registers across a loop.
 template <class I>
 __device__ __forceinline__ I recomputed(I x) {
   asm volatile("" : "+r"(x));
   return x;
 }
-// Waits until at most kPending committed groups are not complete.
+// Waits until at most kPending committed groups of products (wgmma_commit()) are not complete.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -218,7 +218,7 @@ __device__ __forceinline__ float2 load_float2(std::uint32_t address) {
   asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(address));
   return x;
 }
-// Returns both numbers in one word, each rounded to nearest; `low` is in the lower half.
+// Returns a word with both numbers, each rounded to nearest; `low` is in the lower half.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack(float low, float high);
 template <>

@@ -23,7 +23,7 @@ cudaError_t encode_tensor_map(const TensorMapRequest& request, CUtensorMap& map)
   static const Encode encode = find_encode();
   if (encode == nullptr) return cudaErrorNotSupported;
   const auto count = [](int n) { return static_cast<cuuint64_t>(n); };
-  // The stride of an axis of one element is never used, but must be valid.
+  // Returns a stride in bytes. That of an axis of one element is never used, but must be valid.
   const auto stride = [](std::int64_t elements, int extent) {
     return extent > 1 ? static_cast<cuuint64_t>(elements) * 2 : cuuint64_t{16};
   };

@@ -16,7 +16,7 @@ struct TensorMapRequest {
   AttentionStrides strides;
   AttentionDType dtype = AttentionDType::kBF16;
   int batch = 1, heads = 1, rows = 1, width = 64;
-  // The size of the box; columns beyond `width` are read as zeros and not written.
+  // The size of the box; columns from `width` on are read as zeros and not written.
   int box_rows = 64, box_columns = 64;
 };
 

@@ -95,7 +95,7 @@ namespace tracestep::cuda {
       "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),          \
       "+f"(d[126]), "+f"(d[127])
 
-// One product of 16 columns of A with 16 rows of B. `accumulate` false: D is overwritten.
+// Multiplies 16 columns of A by 16 rows of B. `accumulate` false: D is overwritten.
 // kTransposed*: the operand is stored with its M (or N) axis contiguous instead of K.
 // Thread t of a warpgroup (warp w = t / 32, lane l = t % 32) holds of D, for j < N / 8:
 //   d[4j + 0..1] = D[16w + l/4    ][8j + 2(l%4) + 0..1]

@@ -1,5 +1,5 @@
-// AdamW that writes the codes of weights while it has the weights, for the products of the next
-// step (float8/refresh_codes.cu looks whether their scale fits).
+// AdamW that also writes the codes of the updated weights, for the products of the next step
+// (float8/refresh_codes.cu checks whether their scale fits).
 #include <algorithm>
 #include <vector>
 
@@ -20,7 +20,7 @@ constexpr int kRun = 4;       // elements of a thread side by side: 16 bytes of 
 constexpr int kResident = 2;  // blocks on a multiprocessor
 constexpr int kAhead = 2;     // rows of a tile whose instructions are there at once
 
-// A weight that is one part of a matrix of codes: rows of it, columns of its transpose.
+// A weight whose codes are a part of a matrix of codes: rows of it, and columns of its transpose.
 struct Part {
   const void *p, *g, *m, *v;
   void *p_new, *m_new, *v_new;  // each may be null: nobody reads it
@@ -69,7 +69,7 @@ __device__ __forceinline__ Tensor tensor_of(const Parts& parts, const Part& part
 }
 
 // Updates a row of a thread's 8 by 8 elements, half of them in each half of the tile, and returns
-// them rounded to bfloat16, from which their codes are made; zeros behind the last column.
+// them rounded to bfloat16, of which codes are made; zeros after the last column.
 __device__ __forceinline__ Pack<BF16, kSide> update_row(const Tensor& t, const Factors& f,
                                                         std::int64_t index, int left) {
   Group<kRun> group[2];
@@ -132,7 +132,7 @@ __device__ __forceinline__ std::uint32_t update_tile(const Parts& parts, const P
   return magnitude.bits();
 }
 
-// Updates one tile per block: blocks that walk over many take 2 to 3 % longer, as some end late.
+// Updates one tile per block: blocks with many tiles each would take 2 to 3 % longer in all.
 __global__ void __launch_bounds__(kThreads, kResident)
     adamw_codes_kernel(Predecessors before, const __grid_constant__ Parts parts,
                        const __grid_constant__ Rates rates) {
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(kThreads, kResident)
   if (threadIdx.x == 0) parts.maxima[tile] = largest;
 }
 
-// --- what it found ------------------------------------------------------------------------------
+// --- found_kernel(): each matrix's largest magnitudes, of its weights before and after the update
 struct Finding {
   const float* largest;  // before the update
   std::int32_t first_tile, tiles;
@@ -175,7 +175,7 @@ std::int32_t tiles_of(const TensorRef& x) {
   return static_cast<std::int32_t>(quantize_tiles(x.shape[0], x.shape[1]));
 }
 
-// Launches the kernel for the parts that are in the table, and empties it.
+// Launches adamw_codes_kernel for the parts in the table, and empties the table.
 void launch_parts(const KernelCall& call, Parts& parts, const Rates& rates) {
   if (parts.count == 0) return;
   const Grid grid{.blocks = static_cast<unsigned>(parts.end - parts.at[0].first_tile),

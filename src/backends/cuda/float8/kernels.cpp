@@ -14,7 +14,7 @@ float room_of(const KernelCall& call) {
   return static_cast<float>(call.attrs.real("room"));
 }
 
-// Runs quantize, and quantize_delayed, which has an operand and a result more.
+// Runs quantize, or quantize_delayed, which has one operand and one result more.
 void quantize_kernel(const KernelCall& call) {
   const TensorRef& x = call.inputs[0];
   const std::int64_t rows = x.shape[0], columns = x.shape[1];
@@ -42,7 +42,7 @@ Rows rows_of(const TensorRef& x) {
   return {x.data, x.shape[0] <= 1 ? x.shape[1] : x.strides[0]};
 }
 
-// Runs swiglu_quantized, and swiglu_grad_quantized, which has dy in front.
+// Runs swiglu_quantized, or swiglu_grad_quantized, whose first operand is dy.
 void swiglu_kernel(const KernelCall& call) {
   const bool is_gradient = call.inputs.size() > 3;
   const std::size_t gate = is_gradient ? 1 : 0;

@@ -115,7 +115,7 @@ std::int64_t packs_of(const TensorRef& x, const std::uint8_t* codes) {
   return is_aligned(x.data, 16) && is_aligned(codes, kSide) ? x.count() / kSide : 0;
 }
 
-// Launches the kernel on the parts of all tensors, as many at a time as one launch takes.
+// Launches `kernel` on part_of(0) .. part_of(count - 1), as many at a time as one launch takes.
 template <class PartOf, class Kernel>
 void for_tables(const KernelCall& call, std::size_t count, Parts parts, PartOf&& part_of,
                 Kernel&& kernel) {

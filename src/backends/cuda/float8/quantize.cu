@@ -88,7 +88,7 @@ cudaError_t launch_maxima(const Quantization& q, int parts, bool in_packs,
   return launch_kernel(stream, size, maxima_kernel<T, kSize>, a);
 }
 
-// Quantizes; an empty matrix has one tile, too, so that a scale is written.
+// Quantizes. An empty matrix counts as one tile, so that a scale is written for it, too.
 template <class T>
 cudaError_t quantize_as(const Quantization& q, const Codes& to, const LaunchStream& stream) {
   using S = Stored<T>;

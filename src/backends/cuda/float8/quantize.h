@@ -15,24 +15,24 @@ struct Quantization {
   std::int64_t leading = 0;  // The distance in elements from row to row.
   DType code_dtype = DType::kF8E4M3;
   float limit = 0;  // The largest magnitude that a code can have.
-  // Each result may be nullptr, if it is not read. Codes: [rows, columns].
+  // The results; each may be nullptr if nobody reads it.
   std::uint8_t* codes = nullptr;       // [rows, columns]
   std::uint8_t* transposed = nullptr;  // Transposed codes: [columns, rows].
   float* scale = nullptr;
-  // The largest magnitude in the step before, which `largest` may replace in place; nullptr: the
+  // The largest magnitude of x in the step before, whose storage `largest` may share; nullptr: the
   // scale comes from x itself.
   const float* last = nullptr;
   float* largest = nullptr;  // The largest magnitude of x, only with `last`; may be nullptr.
-  // By which factor magnitudes may be larger or smaller than before for the old scale to be used.
+  // How many times as large or as small as before magnitudes may be for the old scale to be used.
   float room = 1;
-  // Workspace with an element for each part of quantize_parts(); with `last`, for each tile of
-  // quantize_tiles() and one more.
+  // Workspace: quantize_parts() elements, one for each part; or, with `last`, quantize_tiles() + 1,
+  // one for each tile and one for `last`.
   std::uint32_t* maxima = nullptr;
 };
 
-// Queues two kernels: one finds the largest magnitude, in parts, and the next computes tiles of
-// codes. With `last`, the first computes codes with its scale, and the second checks whether that
-// fits, and computes them again if not.
+// Queues two kernels: the first finds the largest magnitude of each part, the second writes tiles
+// of codes. With `last`, the first writes codes with the scale of `last`, and the second checks
+// whether that scale fits, and writes them again if not.
 cudaError_t quantize(const Quantization& q, const LaunchStream& stream);
 
 }  // namespace tracestep::cuda

@@ -62,7 +62,7 @@ __device__ __forceinline__ Codes codes_of_weight(const Weight& weight, float lim
           .transposed_in_packs = true};
 }
 
-// Returns whether the update left the codes of this weight, with the scale of `last`.
+// True if the update wrote this weight's codes, and with the scale that `last` gives.
 __device__ __forceinline__ bool is_kept(const Weight& weight, float last) {
   const std::uint32_t before = __float_as_uint(weight.found[1]);
   return weight.in_place != 0 && before != 0 && before == __float_as_uint(last);
@@ -72,7 +72,7 @@ __device__ __forceinline__ int tiles_of(const Weight& weight) {
   return (weight.rows + kTile - 1) / kTile * ((weight.columns + kTile - 1) / kTile);
 }
 
-// Makes the codes that are not kept, with the scale of the step before.
+// Writes the codes of weights for which is_kept() is false, with the scale of the step before.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     renewed_codes_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
   }
 }
 
-// Runs behind renewed_codes_kernel: checks that the scale fits, or else makes codes again.
+// Runs after renewed_codes_kernel: checks that each scale fits, or else writes the codes again.
 __global__ void __launch_bounds__(kThreads, Rounded::kBlocks)
     checked_weights_kernel(Predecessors before, const __grid_constant__ Weights weights) {
   before.wait();

@@ -1,7 +1,7 @@
 // The result of swiglu and its gradients, quantized where they are computed: nothing but codes is
 // written. Both are rounded to the dtype of the operands first, as if they had been stored. The
-// sigmoid is the fast one, off by a few 2^-23, in codes with 3 bits behind the leading one: IEEE
-// divisions take 2 to 4 % longer.
+// sigmoid is the fast one, off by a few 2^-23, which is little in codes of at most 4 significant
+// bits: IEEE divisions take 2 to 4 % longer.
 #include "backends/cuda/float8/swiglu.h"
 
 #include "backends/cuda/float8/tiles.cuh"
@@ -44,7 +44,7 @@ struct SwigluSource {
   }
 };
 
-// A source (tiles.cuh) of two matrices: the gradient of the gate, and beside it that of up.
+// A source (tiles.cuh) of two matrices: the gradient of the gate, followed by that of up.
 template <class T>
 struct SwigluGradSource {
   using Element = T;

@@ -17,18 +17,18 @@
 
 namespace tracestep::cuda::float8 {
 
-// Threads of a block, and the sides of a tile and of the square of codes that a thread makes.
+// Threads of a block, the side of a tile, and the side of the square of codes that a thread makes.
 constexpr int kThreads = 256, kTile = kQuantizeTile, kSide = 8;
 constexpr int kPacks = kTile / kSide;  // packs in a row of a tile
-// 2^-100 as bits: what an operand of zeros has as its largest magnitude.
+// The bits of 2^-100, which counts as the largest magnitude of an operand whose elements are all 0.
 constexpr std::uint32_t kLeastBits = (127u - 100u) << 23;
 
 __device__ __forceinline__ std::uint32_t magnitude_bits_of(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
 
-// Returns to all threads the largest value that any thread of the block has. Magnitudes are ordered
-// as their bits are, with infinity and NaN last.
+// Returns, in all threads, the largest `own` of the block's threads: the bits of a magnitude, which
+// are ordered as magnitudes are, with infinity and NaN last.
 __device__ __forceinline__ std::uint32_t block_max(std::uint32_t own, std::uint32_t* scratch) {
   own = __reduce_max_sync(0xffffffffu, own);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = own;
@@ -58,7 +58,7 @@ __device__ __forceinline__ Pack<T, kSide> no_elements() {
   return out;
 }
 
-// Loads 8 neighbouring elements of a row that has `left` more, zeros behind them.
+// Loads 8 neighbouring elements of a row of which `left` are left; zeros after those.
 template <class T>
 __device__ __forceinline__ Pack<T, kSide> load_side(const T* from, std::int64_t left,
                                                     bool has_packs) {
@@ -78,14 +78,14 @@ struct Codes {
   bool codes_in_packs = false, transposed_in_packs = false;  // rows are whole packs of 8 codes
 };
 
-// Returns the codes of two numbers, that of the first in the lower byte.
+// Returns the codes of two numbers: the code of `first` in the lower byte, that of `second` above.
 template <bool kIsE5M2>
 __device__ __forceinline__ std::uint32_t two_codes(float first, float second) {
   return __nv_cvt_float2_to_fp8x2(make_float2(first, second), __NV_SATFINITE,
                                   kIsE5M2 ? __NV_E5M2 : __NV_E4M3);
 }
 
-// Stores 8 codes to a row from `column` on, none at or behind `end`. `in_packs`: all 8 at once.
+// Stores 8 codes to a row from `column` on, but none at or after `end`. `in_packs`: all 8 at once.
 __device__ __forceinline__ void store_side(std::uint8_t* row, std::int64_t column, std::int64_t end,
                                            bool in_packs, uint2 codes) {
   if (in_packs) {
@@ -110,16 +110,16 @@ __device__ __forceinline__ void transpose_bytes(const std::uint32_t (&from)[4],
   to[3] = __byte_perm(high_a, high_b, 0x7632);
 }
 
-// Where a tile lies in its part of the result: from `row` and column `begin` on, before column
-// `end`.
+// Where a tile lies in its part of the result: rows from `row` on, columns from `begin` on and
+// before `end`.
 struct Place {
   std::int64_t row, begin, end;
 };
 
-// Stores a tile of codes transposed, through shared memory. A thread gives 8 rows of 8 codes, four
-// in each word of words[row][half]. With kRun 8 its columns lie side by side; with kRun 4 those of
-// a half do, in that half of the tile. The order of chunks in shared memory keeps the 16 threads
-// that write a row, or read a column, on different banks.
+// Stores a tile of codes transposed, by way of shared memory. A thread has 8 rows of 8 codes, four
+// in each of words[row][0] and words[row][1]. With kRun 8 these are 8 adjacent columns; with kRun
+// 4, 4 in the left half of the tile and 4 in its right half. The order of chunks in shared memory
+// keeps the 16 threads that write a row, or read a column, on different banks.
 template <int kRun = kSide>
 __device__ __forceinline__ void store_transposed(const Codes& to, const Place& place,
                                                  const std::uint32_t (&words)[kSide][2]) {
@@ -147,7 +147,7 @@ __device__ __forceinline__ void store_transposed(const Codes& to, const Place& p
   }
 }
 
-// The largest magnitude of a thread's elements; those of 16 bits are compared in pairs.
+// Finds the largest magnitude of a thread's elements; compares 16-bit elements in pairs.
 template <class T>
 struct Magnitude {
   std::uint32_t largest = 0;
@@ -193,8 +193,8 @@ __device__ __forceinline__ uint2 codes_of(const Pack<T, kSide>& x, float inverse
   return make_uint2(words[0], words[1]);
 }
 
-// Writes the codes of a tile of every part; returns the largest magnitude of this thread's
-// elements.
+// Writes the codes of one tile in each of the source's parts; returns the largest magnitude of this
+// thread's elements.
 template <bool kIsE5M2, class S>
 __device__ __forceinline__ std::uint32_t write_tile(const S& source, const Codes& to,
                                                     std::int64_t tile, float inverse) {
@@ -231,7 +231,7 @@ __device__ __forceinline__ std::uint32_t write_tile(const S& source, const Codes
   return magnitude.bits();
 }
 
-// Operands and results of quantizing with the scale of the step before.
+// What delayed_codes_kernel() and checked_codes_kernel() read and write besides source and codes.
 struct Delay {
   const float* last = nullptr;
   float* largest = nullptr;         // may be where `last` is
@@ -241,8 +241,8 @@ struct Delay {
   float room = 1;  // how many times as large, or small, magnitudes may be for the scale to fit
 };
 
-// Returns the magnitude that gets the largest code by the scale of the step before, as far as
-// float32 holds that. A NaN stays one.
+// Returns the magnitude whose code is the largest one with the scale of the step before: room ·
+// last, at most float32's largest number. NaN stays NaN.
 __device__ __forceinline__ float reach_of(float last, float room) {
   const float reach = room * last;
   return reach > 0x1.fffffep127f ? 0x1.fffffep127f : reach;
@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks)
   }
 }
 
-// Runs behind delayed_codes_kernel: checks that the scale fits, or else makes the codes again, with
-// the largest magnitude that was found.
+// Runs after delayed_codes_kernel: checks that the scale fits, or else writes the codes again, with
+// a scale for the largest magnitude that the kernel found.
 template <class S, bool kIsE5M2>
 __global__ void __launch_bounds__(kThreads, S::kBlocks)
     checked_codes_kernel(Predecessors before, S source, Codes to, Delay delay) {

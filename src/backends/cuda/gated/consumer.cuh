@@ -12,7 +12,7 @@ __device__ __forceinline__ Rough rounded(float x) {
   return {to_float(from_float<T>(x))};
 }
 
-// Returns element `which` of the two 16-bit elements in a word.
+// Returns element 0 or 1, as `which` says, of the two 16-bit elements in a word.
 template <class T>
 __device__ __forceinline__ Rough part_of(std::uint32_t pair, int which) {
   T both[2];
@@ -71,8 +71,8 @@ class GatedConsumer {
     }
   }
 
-  // Sets sum_ to the products of a tile. A stage is given back once the products of the next one
-  // are under way.
+  // Sets sum_ to the products of a tile. A stage of the ring is given back once the products of the
+  // next stage are under way.
   __device__ __forceinline__ void multiply() {
     int before = -1;
 #pragma unroll
@@ -125,7 +125,7 @@ class GatedConsumer {
     return *reinterpret_cast<const float(*)[kOfPanel]>(sum_[half] + panel * kOfPanel);
   }
 
-  // --- SwiGLU is stored: columns 0 to 63 of a tile are gates, the others what they gate
+  // --- stores SwiGLU of a tile's sums: columns 0 to 63 are gates, columns 64 to 127 up ----------
   __device__ __forceinline__ void store_gated(const GatedTile& tile) {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
@@ -144,7 +144,7 @@ class GatedConsumer {
     }
   }
 
-  // Stores a panel through two buffers in turn: one is written while the other is copied out.
+  // Stores a panel by way of two buffers in turn: one is written while the other is copied out.
   __device__ __forceinline__ void store(const float (&x)[kOfPanel], const CUtensorMap* map,
                                         int column, int row) {
     const std::uint32_t panel = panels_ + stores_ * Panel::kBytes;
@@ -159,8 +159,8 @@ class GatedConsumer {
     bulk_commit();
   }
 
-  // --- gradients: panel by panel; those of gate and up are read to one of two buffers, where their
-  // gradients then replace them
+  // --- gradients: each panel of gate and up is read to one of two buffers, where the gradients of
+  // gate and up then replace them; buffer_of() returns a buffer's address
   __device__ __forceinline__ std::uint32_t buffer_of(int panel) const {
     return panels_ + 2 * panel * Panel::kBytes;
   }
@@ -174,7 +174,7 @@ class GatedConsumer {
     load_box(buffer_of(panel) + Panel::kBytes, &p_.gate_up, read_of(panel), p_.columns + column,
              row, 0, 0);
   }
-  // Reads the first panels while the other group multiplies.
+  // Starts to read the first two panels of gate and up while the other warpgroup multiplies.
   __device__ __forceinline__ void begin_reading(const GatedTile& tile) const {
     if (!leads()) return;
     bulk_wait_read<0>();  // until what the tile before left in the buffers is read
@@ -203,7 +203,7 @@ class GatedConsumer {
     }
   }
 
-  // Writes the gradients of gate and up in their place, from that of h in the registers.
+  // Replaces gate and up in `buffer` by their gradients, computed from that of h in registers.
   __device__ __forceinline__ void put_gradients(const float (&dh)[kOfPanel],
                                                 std::uint32_t buffer) const {
     const int lane = thread() % 32;

@@ -1,5 +1,5 @@
 // matmul_swiglu and matmul_swiglu_grad: our kernels where they take the call, else the library's
-// product and a kernel behind it.
+// product and a kernel of ours after it.
 #include <algorithm>
 
 #include "backends/cuda/gated/product.h"
@@ -65,7 +65,7 @@ class GatedMatmul final : public PreparedKernel {
 };
 
 // --- the library's ------------------------------------------------------------------------------
-// Returns the half of a matrix [rows, 2F] with the gates (0) or with what they multiply (1).
+// Returns half of the columns of a matrix [rows, 2F]: those of the gates (0) or of up (1).
 OperandSpec half_of(const OperandSpec& gate_up, int which) {
   OperandSpec out = gate_up;
   out.shape[1] /= 2;
@@ -74,7 +74,7 @@ OperandSpec half_of(const OperandSpec& gate_up, int which) {
   return out;
 }
 
-// Returns the problem gate_up = x · w', or dh = dy · w, written where up's gradient replaces it.
+// Returns the product gate_up = x · w', or dh = dy · w, which goes where up's gradient will be.
 GemmProblem problem_of(const KernelSpec& spec) {
   const auto [rows, width, columns] = sizes_of(spec);
   const bool is_grad = is_gradient(spec);
@@ -138,7 +138,7 @@ class LibraryGatedMatmul final : public PreparedKernel {
     gating_->launch({inputs, outputs}, context);
   }
 
-  // Returns room in the workspace for a gate_up that nobody reads; throws if there is none.
+  // Returns room in the workspace for gate_up where nobody reads that; throws if there is none.
   void* spare(const LaunchOperands& at) const {
     const std::int64_t bytes = 2 * half_bytes_ * spec_.outputs[0].shape[0];
     if (spec_.workspace_bytes >= kCudaGemmWorkspaceBytes + bytes)

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     GatedConsumer<T, kGradient> consumer(p, shared, warp / 4 - 1);
     consumer.run();
   }
-  // Neither may end while the other still arrives at its barriers.
+  // Neither block of the cluster may end while the other still arrives at its barriers.
   if constexpr (Layout::kCluster > 1) {
     __syncwarp();
     cluster_sync();
@@ -68,7 +68,7 @@ cudaError_t map_of(DType dtype, const void* data, std::int64_t rows, std::int64_
       map);
 }
 
-// Returns the number of thread blocks that run at once; 0 where the device cannot say.
+// Returns how many thread blocks the device runs at once; 0 if it cannot say.
 template <class T, bool kGradient>
 int blocks_at_once(const LaunchSize& size) {
   constexpr int kCluster = GatedLayout<kGradient>::kCluster;

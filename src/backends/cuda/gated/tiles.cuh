@@ -23,10 +23,10 @@ struct GatedParameters {
 
 template <bool kGradient>
 struct GatedLayout {
-  // Blocks whose tiles lie below each other, and which load half of the weights for both.
+  // Blocks of a cluster: their tiles lie below each other, and each loads half the weights of both.
   static constexpr int kCluster = kGradient ? 1 : 2;
-  // Threads that store results together: gradients come at whole panels of gate and up, which are
-  // read beforehand; h at the rows of a warp, without waiting for others.
+  // The threads that store results together: for gradients a warpgroup, since panels of gate and up
+  // are read first; for h a warp, which stores its rows without waiting for others.
   static constexpr int kTeam = kGradient ? 128 : 32;
   static constexpr int kTeamRows = kTeam / 2;
   static constexpr int kStages = kGradient ? 5 : 6;
@@ -45,7 +45,7 @@ struct GatedTile {
   int row, column;
 };
 
-// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
+// Returns the first row and column of a tile; eight rows of tiles go together, to stay in L2.
 template <bool kGradient>
 __device__ __forceinline__ GatedTile gated_tile(const GatedParameters& p, int unit) {
   using Layout = GatedLayout<kGradient>;

@@ -13,7 +13,7 @@ void binary(const KernelCall& call) {
   });
 }
 
-// Runs a functor that is not defined for integers.
+// Runs an op of two floating operands by F, which is not defined for integers.
 template <class F>
 void floating_binary(const KernelCall& call) {
   with_floating(call.outputs[0].dtype, [&]<class T>(T) {
@@ -21,13 +21,13 @@ void floating_binary(const KernelCall& call) {
   });
 }
 
-// --- swiglu_grad ------------------------------------------------------------------------------
+// --- swiglu_grad: the kernel makes two gradients at once ----------------------------------------
 template <class T>
 struct TwoGradients {
   T gate, up;
 };
 
-// Stores both gradients of SwiGLU to dense tensors; either may be unread.
+// A sink that stores both gradients of SwiGLU to dense tensors; a null one is not stored.
 template <class T>
 struct TwoResults {
   using Value = TwoGradients<T>;
@@ -53,7 +53,7 @@ struct TwoResults {
   }
 };
 
-// Stores both gradients to tensors that are not dense, at the offsets that the walk finds.
+// A sink that stores both gradients to tensors that are not dense, at offsets found by a Walk.
 template <class T>
 struct TwoStridedResults {
   using Value = TwoGradients<T>;

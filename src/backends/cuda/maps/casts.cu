@@ -24,7 +24,7 @@ void cast(const KernelCall& call) {
   }
 }
 
-// Chooses between elements as raw bits, so that all dtypes of one size share the code.
+// Returns a where the condition is true, else b, as raw bits: dtypes of one size share the code.
 struct Select {
   template <class T>
   __device__ T operator()(std::uint8_t condition, T a, T b) const {

@@ -13,7 +13,7 @@ struct Whole {
   T v;
 };
 
-// Returns the bits as an unsigned number, because signed overflow is undefined.
+// Returns x as an unsigned number, whose arithmetic wraps: signed overflow is undefined.
 template <class T>
 __device__ inline auto wide(Whole<T> x) {
   if constexpr (sizeof(T) == 8) {
@@ -55,7 +55,7 @@ __device__ inline bool equal(Whole<T> a, Whole<T> b) {
   return a.v == b.v;
 }
 
-// --- stored and computed ----------------------------------------------------------------------
+// --- stored elements T and the types they are computed in: Number for floats, Whole for others ---
 template <class T>
 inline constexpr bool kIsFloating =
     std::is_same_v<T, float> || std::is_same_v<T, BF16> || std::is_same_v<T, F16> ||
@@ -91,7 +91,7 @@ struct Applied {
   }
 };
 
-// Calls f(T{}) with the element type of a dtype, of all but the 8-bit floating ones.
+// Calls f(T{}) with the element type T of a dtype; 8-bit floating dtypes are not allowed.
 template <class F>
 void with_number(DType dtype, F&& f) {
   switch (dtype) {

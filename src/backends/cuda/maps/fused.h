@@ -25,8 +25,8 @@ class FusedKernel {
   FusedKernel(const FusedKernel&) = delete;
   FusedKernel& operator=(const FusedKernel&) = delete;
 
-  // Launches the kernel. `pointers`: those of the operands, then of the results. `blocks` and
-  // `threads` belong to this call: calls of other sizes may have the same text.
+  // Launches the kernel. `pointers`: those of the operands, then of the results. Each call passes
+  // its own `blocks` and `threads`, because calls of other sizes may share the kernel's text.
   cudaError_t launch(const std::vector<void*>& pointers, unsigned blocks, unsigned threads,
                      const LaunchStream& stream) const;
 
@@ -50,8 +50,8 @@ class FusedKernels {
     std::vector<FusedOperand> operands, results;
     bool in_place = false;  // results may lie where operands do
   };
-  // Compiles what is missing for the fused nodes among the calls, on as many threads as there are
-  // cores. Throws as prepare().
+  // Compiles the kernels that fused nodes among the calls still need, on as many threads as there
+  // are cores. Throws what prepare() throws.
   void compile(std::span<const KernelSpec> specs);
 
   // The kernel of a call, and how to launch it.
@@ -60,8 +60,8 @@ class FusedKernels {
     std::vector<std::size_t> operands;  // The node's operands that the kernel reads.
     unsigned blocks, threads;
   };
-  // Prepares a call, and compiles its kernel unless that was done before. Throws as
-  // Nvrtc::compiled(), and Error{kUsage} for a body that `fuse` would not make.
+  // Prepares a call, and compiles its kernel unless that was done before. Throws what
+  // Nvrtc::compiled() throws, and Error{kUsage} for a body that the pass `fuse` would not make.
   Prepared prepare(const Call& call);
 
  private:

@@ -13,7 +13,7 @@ constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 4;     // loads in flight per thread
 
 // --- gather -----------------------------------------------------------------------------------
-// Copies y[i,:] = table[indices[i],:], in chunks of a row. A warp reads neighbouring chunks.
+// Copies row indices[i] of `table` to row i of y, in chunks; a warp reads neighbouring chunks.
 template <class Chunk, class Index>
 __global__ void __launch_bounds__(kThreads)
     gather_rows_kernel(Predecessors before, const Chunk* table, Indices indices, Chunk* y,
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns the bytes of the largest chunk that divides a row and to which both sides are aligned.
+// Returns the bytes of the largest chunk that divides a row and to which `a` and `b` are aligned.
 std::int64_t chunk_bytes(std::int64_t row_bytes, const void* a, const void* b) {
   std::int64_t bytes = 16;
   while (row_bytes % bytes != 0 || !is_aligned(a, static_cast<std::size_t>(bytes)) ||
@@ -72,7 +72,7 @@ void gather_rows(const KernelCall& call) {
   });
 }
 
-// --- one element of each row: y[i] = x[i, indices[i]] -----------------------------------------
+// --- take_elements_kernel() takes one element of each row: y[i] = x[i, indices[i]] ------------
 template <class Element>
 __global__ void __launch_bounds__(kThreads)
     take_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,
@@ -96,8 +96,8 @@ void take_elements(const KernelCall& call) {
   });
 }
 
-// Writes zeros but for y[row, indices[row]] = x[row]. A thread writes whole packs, which may begin
-// in one row and end in another; the last one is shorter when `count` is no multiple.
+// Sets y[row, indices[row]] = x[row] and all else to zero. A thread writes whole packs, which may
+// begin in one row and end in another; the last is shorter if `count` is no multiple of a pack.
 template <class Element, int kElements, class Index>
 __global__ void __launch_bounds__(kThreads)
     put_elements_kernel(Predecessors before, const Element* x, Indices indices, Element* y,

@@ -80,10 +80,10 @@ void fill(const KernelCall& call) {
   });
 }
 
-// --- iota -------------------------------------------------------------------------------------
+// --- iota: kCounted is the number of elements that a thread makes -----------------------------
 constexpr int kCounted = 4;  // elements per thread
 
-// Sets element i to i / inner mod size.
+// Sets element i to (i / inner) mod size, rounding the quotient down.
 template <int N, class Index>
 __global__ void __launch_bounds__(kThreads)
     count_kernel(Predecessors before, AnyResult<std::int64_t> y, RowWidth inner, RowWidth size,
@@ -134,7 +134,7 @@ void iota(const KernelCall& call) {
 }
 
 // --- rope_table -------------------------------------------------------------------------------
-// Makes [positions, pairs]: cos and sin of position · frequency.of(pair), times the magnitude.
+// Writes cos and sin of position · frequency.of(pair), times `magnitude`, at [position, pair].
 __global__ void __launch_bounds__(kThreads)
     rope_angles_kernel(Predecessors before, AnyResult<double> cosines, AnyResult<double> sines,
                        ops::RopeFrequency frequency, double magnitude, std::int64_t pairs,

@@ -18,7 +18,7 @@ namespace tracestep::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// A sink takes N neighbouring values of f at a time. This one stores them as they are.
+// map() stores to a sink, whose put() takes N neighbouring values of f; this one stores them as is.
 template <class Y>
 struct Result {
   using Value = Y;
@@ -34,7 +34,7 @@ struct Result {
 };
 
 // --- device -----------------------------------------------------------------------------------
-// N elements as whole registers: nothing is taken apart before all loads are on their way.
+// N elements in whole registers, so that a thread unpacks none before it has started all its loads.
 template <class X, int N>
 struct Raw {
   static constexpr int kBytes = N * static_cast<int>(sizeof(X));
@@ -73,7 +73,7 @@ struct Loaded {
   Raw<X, N> at[kAhead];
 };
 
-// Elements of a pack: 16 bytes of the widest type, but 4 of single bytes: each takes a register.
+// The elements of a pack: 16 bytes of the widest type, but 4 if all are single bytes.
 template <class Sink, class... X>
 inline constexpr int kElementsOfPack = [] {
   constexpr int kWidest = std::max({Sink::kWidth, static_cast<int>(sizeof(X))...});
@@ -97,7 +97,7 @@ __device__ Loaded<X, N, kAhead> load_dense(const X* x, Index first, Index packs)
   return out;
 }
 
-// Loads packs at `offsets`. An operand that repeats has one element where others have a pack.
+// Loads packs at `offsets`; of an operand that repeats, one element for each pack of the others.
 template <int N, int kOperand, class X, int kAhead, int kOperands>
 __device__ Loaded<X, N, kAhead> load_strided(const X* x, bool repeats,
                                              const std::int64_t (&offsets)[kAhead][kOperands]) {
@@ -121,7 +121,7 @@ __device__ void put_one(const F& f, const Sink& sink, std::int64_t i, const Pack
   sink.template put<N>(i, y);
 }
 
-// Computes packs from loaded arguments. Element 0 of this part is element `begin` of the result.
+// Stores f of loaded packs to the sink. Element `begin` of the result is the first of this part.
 template <int N, int kAhead, class F, class Sink, class Index, class... X>
 __device__ void put_all(const F& f, const Sink& sink, std::int64_t begin, Index first, Index packs,
                         const Loaded<X, N, kAhead>&... x) {
@@ -163,7 +163,7 @@ __device__ void map_walk(const F& f, const Sink& sink, std::int64_t begin,
           load_strided<N, static_cast<int>(k)>(x, walk.strides[0][k] == 0, offsets)...);
 }
 
-// Maps by a walk in packs: neighbours in its innermost dimension are N elements apart.
+// Maps by a walk over packs, which are N elements apart in the walk's innermost dimension.
 template <int N, class F, class Sink, class... X>
 __global__ void __launch_bounds__(kMapThreads, 4)
     map_strided_kernel(Predecessors before, F f, Sink sink, std::int64_t begin,
@@ -173,8 +173,8 @@ __global__ void __launch_bounds__(kMapThreads, 4)
 }
 
 // --- host -------------------------------------------------------------------------------------
-// Makes the walk one over packs of n elements; false: it is not made of such packs. `aligned`:
-// which operands may be read in packs at all.
+// Makes `walk` one over packs of n elements, or returns false if an operand is not made of such
+// packs. `aligned`: the operands whose addresses allow packs.
 template <int kOperands>
 bool walk_in_packs(Walk<kOperands>& walk, int n, const std::array<bool, kOperands>& aligned) {
   if (walk.rank == 0 || walk.sizes[0] % n != 0) return false;
@@ -229,7 +229,7 @@ void map_operands(const KernelCall& call, const F& f, const Sink& sink,
   }
 }
 
-// Puts f of the elements of x[0], x[1], … (one operand per type X, all of one shape) into `sink`.
+// Stores f(x[0][i], x[1][i], …) to `sink`; one type X per operand, all operands of one shape.
 template <class... X, class F, class Sink>
 void map(const KernelCall& call, const F& f, const Sink& sink, std::span<const TensorRef> x) {
   map_operands<X...>(call, f, sink, x, std::index_sequence_for<X...>());

@@ -1,5 +1,5 @@
-// widen_nf4: a thread makes 8 elements from 4 bytes of codes; the threads of a block of 64 each
-// find its magnitude, which costs less than telling it.
+// widen_nf4: a thread makes 8 elements from 4 bytes of codes. All threads that make a block of 64
+// elements look its magnitude up, which costs less than passing it from one to the others.
 #include "backends/cuda/dtype_store.cuh"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/launch.cuh"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256, kElements = 8;  // kElements: elements of a thread
 static_assert(kNf4Block % kElements == 0);
-// The 16 values of NF4 codes, copied from the host's for kernels.
+// The numbers for which the 16 NF4 codes stand, for use in kernels.
 struct Nf4Codes {
   float at[16];
   constexpr Nf4Codes() : at() {
@@ -20,13 +20,13 @@ struct Nf4Codes {
 __constant__ Nf4Codes kCodes;
 __constant__ DynamicValues kDynamic;  // a warp reads four of them
 
-// Writes w: [count], the numbers for which the codes stand, [count/8] words of 8 codes.
+// Writes to w [count] the numbers for which `codes` stand: [count/8] words of 8 codes each.
 __global__ void __launch_bounds__(kThreads)
     widen_nf4_kernel(Predecessors before, const std::uint32_t* codes,
                      const std::uint8_t* magnitudes, const float* scales, const float* offset,
                      std::int64_t group, AnyResult<float> w, std::int64_t words) {
   before.wait();
-  // Values that a warp looks up at different codes: from shared memory, where that is one access.
+  // The table in shared memory, where lanes that look up different codes need one access.
   __shared__ float values[16];
   if (threadIdx.x < 16) values[threadIdx.x] = kCodes.at[threadIdx.x];
   __syncthreads();  // the values are there

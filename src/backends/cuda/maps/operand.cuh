@@ -21,7 +21,7 @@ struct AnyFloat {
       default: return static_cast<const float*>(data)[i];
     }
   }
-  // Loads N neighbours from i on; `data` must be aligned to as many, and i be a multiple of N.
+  // Loads N neighbours from element i on; i is a multiple of N, and `data` aligned to N elements.
   template <int N>
   __device__ void load(std::int64_t i, float (&out)[N]) const {
     switch (dtype) {

@@ -12,7 +12,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
-// Writes indices into this rank's part, 0 for others', and 1 or 0 to `mine`; either may be null.
+// Writes to `own` the index in this rank's part, else 0, and to `mine` 1, else 0; both may be null.
 __global__ void __launch_bounds__(kThreads)
     own_indices_kernel(Predecessors before, const std::int64_t* indices, std::int64_t* own,
                        float* mine, std::int64_t count, OwnPart part, std::int64_t bound,

@@ -18,7 +18,7 @@ __global__ void fill_kernel(T* x, std::int64_t count) {
   }
 }
 
-// Fills x with the uniform values that the host makes; a thread makes four of one draw.
+// Fills x with the values that the host would make; a thread makes four, from one random draw.
 template <class T>
 __global__ void fill_uniform_kernel(T* x, std::int64_t count, UniformValues values) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;

@@ -11,8 +11,8 @@ namespace tracestep::cuda {
 // Enqueues a fill with uniform values in [-1, 1) for floating dtypes; does nothing for others.
 void fill_random(const CudaStream& stream, void* data, std::int64_t count, DType dtype);
 
-// Enqueues a fill with these values, the bits that the host makes (runtime/value_filler.h). False
-// for a dtype that is not float32, bfloat16 or float16.
+// Enqueues a fill with these values, with the bits that runtime/value_filler.h makes on the host.
+// False, without a fill, for a dtype that is not float32, bfloat16 or float16.
 bool fill_uniform(const CudaStream& stream, void* data, std::int64_t count, DType dtype,
                   const UniformValues& values);
 

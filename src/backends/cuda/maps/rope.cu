@@ -38,7 +38,7 @@ __device__ void read_angles(const void* data, DType dtype, std::int64_t i, float
   }
 }
 
-// Reads N elements of a row that is aligned to them (packed), or not.
+// Reads N elements of a row in one pack (kPacked: the row is aligned to N elements), or one by one.
 template <int N, bool kPacked, class T>
 __device__ Pack<T, N> read_row(const T* from) {
   if constexpr (kPacked) {
@@ -51,8 +51,8 @@ __device__ Pack<T, N> read_row(const T* from) {
   }
 }
 
-// Reads pack `i` of N elements of a row, so that the two of a pair are neighbours; where they lie
-// `half` apart (kHalves), it takes N/2 from each half of the row.
+// Reads pack `i` of N elements of a row, so that the two of a pair are neighbours in the result; if
+// they lie `half` apart in the row (kHalves), it takes N/2 from each half of the row.
 template <int N, bool kPacked, bool kHalves, class T>
 __device__ Pack<T, N> read_pairs(const T* row, std::int64_t i, std::int64_t half) {
   if constexpr (!kHalves) {

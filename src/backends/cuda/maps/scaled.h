@@ -1,4 +1,4 @@
-// A tensor times a number, for kernels that need it beside their own work.
+// Multiplies a tensor by a number, for kernels that need that in addition to their own work.
 #pragma once
 
 #include "runtime/kernel.h"

@@ -29,19 +29,19 @@ struct Scratch {
   unsigned* long_rows;  // [0]: how many, then which; in any order
 };
 
-// --- sorting ----------------------------------------------------------------------------------
+// --- sorting, by one block of kSortThreads threads, a digit of kDigitBits bits at a time ------
 constexpr int kSortThreads = 1024, kSortWarps = kSortThreads / kWarp;
 constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 constexpr int kAhead = 4;  // loads in flight per thread
 
 struct SortShared {
-  // Per warp and digit: first how many of its members have it, then where the next one goes. One
-  // column more keeps the threads that scan a digit over all warps in different banks.
+  // Per warp and digit: first how many members of the warp have that digit, then where the next of
+  // them goes. One column more keeps threads that scan a digit over all warps in different banks.
   unsigned next[kSortWarps][kDigits + 1];
   unsigned totals[kSortWarps];
 };
 
-// Makes member i of index i; the row of a bad index is `rows`, which sorts behind all others.
+// Makes member i of index i; the row of an index out of range is `rows`, sorted after all others.
 struct FromIndices {
   Indices indices;
   unsigned rows;
@@ -57,7 +57,7 @@ struct FromMembers {
   __device__ Member at(unsigned i) const { return members[i]; }
 };
 
-// Replaces counts by the places of their first members, which go by digit, then by warp.
+// Replaces counts by positions: of the first member with each digit in each warp, in that order.
 __device__ void place_digits(SortShared& shared) {
   constexpr int kParts = kSortThreads / kDigits, kWarpsPerPart = kSortWarps / kParts;
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
@@ -86,8 +86,8 @@ __device__ void place_digits(SortShared& shared) {
   __syncthreads();  // places are there
 }
 
-// Sorts the members into `to` by one digit of their rows; equal digits stay in order, as each warp
-// takes a range of members and 32 neighbours at a time.
+// Sorts the members to `to` by one digit of their rows. Members with equal digits stay in order,
+// since each warp takes a range of members, 32 neighbours at a time.
 template <class From>
 __device__ void sort_by_digit(const From& from, unsigned count, int shift, unsigned mask,
                               SortShared& shared, Member* to) {
@@ -168,7 +168,7 @@ __global__ void __launch_bounds__(kSortThreads)
   find_rows(sorted, count, indices.rows, scratch);
 }
 
-// --- what sums are added to ---------------------------------------------------------------------
+// --- what a sum is added to: NoBase is nothing, Onto an element of the operand `base` ---------
 struct NoBase {
   template <class T, int N>
   __device__ Pack<T, N> added(const float (&sums)[N], std::int64_t) const {
@@ -179,7 +179,7 @@ struct NoBase {
   }
 };
 
-// Adds a base, which the result may overwrite: one thread reads an element and then writes there.
+// Adds elements of `base`, whose storage y may share: a thread reads one before it writes there.
 template <class B>
 struct Onto {
   const B* base;
@@ -194,7 +194,7 @@ struct Onto {
   }
 };
 
-// --- sums -------------------------------------------------------------------------------------
+// --- sums: kThreads, kWarps: threads and warps of a block that sums rows ------------------------
 constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kResident = 8;             // blocks of kThreads threads per multiprocessor
 constexpr unsigned kMembersPerSum = 32;  // long sums add up sums of this many
@@ -208,7 +208,7 @@ struct RowSums {
   unsigned long_blocks;  // the first blocks, which sum the rows with many members
 };
 
-// Adds the members first, first + step, … before `end` to `sum`, in that order; N columns of them.
+// Adds members first, first + step, … before `end` to `sum`, in order: N columns from `column` on.
 template <int N, class T>
 __device__ void add_members(const T* x, const RowSums& sums, unsigned first, unsigned end,
                             unsigned step, std::int64_t column, float (&sum)[N]) {
@@ -229,7 +229,7 @@ __device__ void add_members(const T* x, const RowSums& sums, unsigned first, uns
   }
 }
 
-// Sums rows of many members. A job is 32 packs of one row; each warp sums every eighth member.
+// Sums rows of many members. A block's job is 32 packs of a row; a warp adds every eighth member.
 template <class T, int N, class Base>
 __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base& base) {
   __shared__ float of_warps[kWarps][kWarp * N];
@@ -263,7 +263,7 @@ __device__ void sum_long_rows(const T* x, T* y, const RowSums& sums, const Base&
   }
 }
 
-// Sets y[row,:] to the sum of the members of the row, added to the base.
+// Sets y[row,:] to the sum of the row's members, added to the row of the base.
 template <class T, int N, class Index, class Base>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(Predecessors before, const T* x, T* y, RowSums sums, Index count, Base base) {
@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// --- the op: launches rows with many members in blocks of their own, then all others ------------
+// --- the op: launch_sums() gives rows with many members blocks of their own, before all others ---
 template <class T, int N, class Base>
 void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Base base) {
   const TensorRef& y = call.outputs[0];
@@ -308,7 +308,7 @@ void launch_sums(const KernelCall& call, RowSums sums, std::int64_t members, Bas
   });
 }
 
-// Calls f(base): NoBase, or the base operand, of y's dtype or, where y is float32, of 16 bits.
+// Calls f(base): NoBase, or the base operand, whose dtype is y's or, for float32 y, one of 16 bits.
 template <class T, class F>
 void with_base(const KernelCall& call, F&& f) {
   if (call.inputs.size() < 3) return f(NoBase{});
@@ -332,7 +332,7 @@ void scatter_add(const KernelCall& call) {
   const Scratch scratch{.bounds = reinterpret_cast<Bounds*>(at + plan.bounds),
                         .members = {members(0), members(1)},
                         .long_rows = reinterpret_cast<unsigned*>(at + plan.long_rows)};
-  // Rows and the one behind them, for bad indices, in digits of equal width.
+  // Row numbers, of which `rows` is for bad indices, are cut into digits of about equal width.
   const int width_of_row = std::bit_width(static_cast<std::uint64_t>(rows));
   const int passes = std::max(1, (width_of_row + kDigitBits - 1) / kDigitBits);
   const int bits = (width_of_row + passes - 1) / passes;

@@ -11,8 +11,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kResident = 8;  // blocks of kThreads threads per multiprocessor
 
-// --- cumsum
-// ---------------------------------------------------------------------------------------
+// --- cumsum -----------------------------------------------------------------------------------
+// The type of sums of elements of type T: float for floats, int64 for integers.
 template <class T>
 struct SumOf {
   using Type = float;
@@ -44,8 +44,8 @@ __device__ T rounded_sum(Sum x) {
   }
 }
 
-// Sums along rows. A block takes a tile of kThreads elements of a row at a time: sums within each
-// warp, then of the warps before it, then of the tiles before. Their order is that of the places.
+// Sums along rows. A block takes tiles of kThreads elements of a row in turn: it sums within each
+// warp, then adds the warps before, then the tiles before. The order of additions is fixed.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cumsum_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,
@@ -96,8 +96,8 @@ void cumsum(const KernelCall& call) {
   with_floating(y.dtype, run);
 }
 
-// --- dropout
-// --------------------------------------------------------------------------------------
+// --- dropout ----------------------------------------------------------------------------------
+// The arguments of dropout_kernel() besides x and y.
 struct Dropped {
   const std::int64_t* batch;  // its number
   std::int64_t stream, count;
@@ -105,7 +105,7 @@ struct Dropped {
   float scale;
 };
 
-// Applies dropout; a thread takes four neighbours, whose random words come together. x may be y.
+// Applies dropout; a thread takes four neighbours, whose random words are one draw. x may be y.
 template <class T, bool kPacked>
 __global__ void __launch_bounds__(kThreads)
     dropout_kernel(Predecessors before, const T* x, T* y, Dropped d) {

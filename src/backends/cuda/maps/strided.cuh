@@ -1,5 +1,5 @@
 // Strided operands in device code: several operands of one shape, walked together in the row-major
-// order of that shape. Dimensions that lie behind each other in all of them are merged.
+// order of that shape. Adjacent dimensions that are contiguous in all of them are merged.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct Divisor {
   }
 };
 
-// Where element i of the common shape lies in each of `kOperands` operands.
+// Finds where element i of the operands' shape lies in each of `kOperands` operands.
 template <int kOperands>
 struct Walk {
   int rank = 0;  // merged; 0: one element
@@ -35,7 +35,7 @@ struct Walk {
   Divisor divisors[kMaxRank];
   std::int64_t strides[kMaxRank][kOperands] = {};  // elements
 
-  // True if all operands are dense in this order: element i lies at offset i.
+  // True if all operands are dense in this order, that is, element i lies at offset i.
   bool is_dense() const {
     if (rank == 0) return true;
     if (rank > 1) return false;
@@ -79,7 +79,7 @@ struct Walk {
   }
 };
 
-// Makes a walk over `shape`, dimensions merged where possible. `strides[k]`: those of operand k.
+// Makes a walk over `shape` and merges dimensions where that is possible; operand k has strides[k].
 template <int kOperands>
 Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperands>& strides) {
   Walk<kOperands> out;
@@ -105,8 +105,8 @@ Walk<kOperands> make_walk(const Shape& shape, const std::array<Strides, kOperand
   return out;
 }
 
-// Calls f(part, first, offsets) for parts of the walk that fit 32 bits, in order: `first` elements
-// lie before the part, and its operands begin at `offsets`.
+// Calls f(part, first, offsets) for parts of the walk that fit 32 bits, in order: `first` is the
+// number of elements before the part, `offsets` where its operands begin.
 template <int kOperands, class F>
 void for_parts(const Walk<kOperands>& walk, const F& f, std::int64_t first = 0,
                const std::type_identity_t<std::array<std::int64_t, kOperands>>& offsets = {}) {

@@ -1,6 +1,6 @@
-// Three ways to move: chunks of up to 16 bytes where source and destination are dense along the
-// same dimension; tiles through shared memory where they are dense along different ones, so that
-// both sides are read and written in whole lines; single elements otherwise.
+// Three ways to copy: chunks of up to 16 bytes where source and destination are dense along the
+// same dimension; tiles through shared memory where they are dense along different dimensions, so
+// that both sides are read and written in whole lines; single elements otherwise.
 #include "backends/cuda/maps/strided_copy.h"
 
 #include "backends/cuda/maps/indices.cuh"
@@ -50,8 +50,8 @@ __device__ Chunk repeated(const std::byte* element, int element_bytes) {
   }
 }
 
-// Copies chunks, over which the walk goes; its strides are in bytes, of the source and of the
-// destination. `y` is where position 0 is.
+// Copies the chunks of `walk`, whose strides are in bytes: of the source, then of the destination.
+// `y` is the destination's address for position 0.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads, 4)
     copy_chunks_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   }
 }
 
-// Copies a source that has one element where the destination has a chunk; nullptr: zeros.
+// Fills each chunk of the destination with one element of the source; x = nullptr: with zeros.
 template <class Chunk>
 __global__ void __launch_bounds__(kThreads)
     repeat_elements_kernel(Predecessors before, const std::byte* x, std::byte* y, Walk<2> walk,
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns the bytes of the largest chunk that both sides allow; an element's if not dense.
+// Returns the bytes of the largest chunk that both sides allow; an element's if one is not dense.
 std::int64_t chunk_bytes(const Walk<2>& walk, const void* from, const void* to,
                          std::int64_t element_bytes, std::int64_t position_step) {
   if (walk.rank == 0 || walk.strides[0][1] != 1 || walk.strides[0][0] > 1 ||
@@ -132,7 +132,7 @@ void copy_chunks(const KernelCall& call, const TensorRef& from, const TensorRef&
   });
 }
 
-// Turns a walk over elements into one over chunks.
+// Turns a walk over elements into a walk over chunks of `bytes` bytes, with strides in bytes.
 void count_chunks(Walk<2>& walk, std::int64_t bytes, std::int64_t element_bytes) {
   for (int d = 0; d < walk.rank; ++d) {
     for (std::int64_t& stride : walk.strides[d]) stride *= element_bytes;
@@ -145,12 +145,12 @@ void count_chunks(Walk<2>& walk, std::int64_t bytes, std::int64_t element_bytes)
   if (walk.fits_32_bits()) walk.set_divisors();
 }
 
-// --- tiles ------------------------------------------------------------------------------------
+// --- tiles of kTile by kTile elements, of which a block copies kRows rows at a time ------------
 constexpr int kTile = 64;
 constexpr int kLeastTiled = 16;  // shorter dimensions would leave most of a tile empty
 constexpr int kRows = kThreads / 32;
 
-// Tiles of dimension a, dense in the destination, by dimension b, dense in the source.
+// How a copy is cut into tiles: dimension `a` is dense in the destination, `b` in the source.
 struct Tiles {
   std::int64_t size_a, size_b;
   std::int64_t source_a, destination_b;  // the other strides
@@ -158,7 +158,7 @@ struct Tiles {
   Walk<2> outer;                         // all other dimensions
 };
 
-// Elements from row to row of a tile: an odd number of words (or of 8 bytes), for column reads.
+// The distance between rows of a tile in shared memory: an odd number of words, for column reads.
 template <class Element>
 constexpr int kPitch = kTile + (sizeof(Element) < 4 ? 4 / static_cast<int>(sizeof(Element)) : 1);
 
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Returns the dimension along which the source is dense while the destination is not, or 0.
+// Returns the dimension along which the source is dense but the destination is not; 0: none.
 int tiled_dimension(const Walk<2>& walk) {
   if (walk.rank < 2 || walk.strides[0][1] != 1 || walk.strides[0][0] <= 1) return 0;
   if (walk.sizes[0] < kLeastTiled) return 0;

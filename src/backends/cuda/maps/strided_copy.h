@@ -5,8 +5,8 @@
 
 namespace tracestep::cuda {
 
-// Where a piece begins along an axis, as an integer in device memory. A position outside [0, most]
-// is a fault, and nothing is copied.
+// Where the copied piece begins along an axis, as an integer in device memory. A value outside
+// [0, most] is a fault, and nothing is copied.
 struct Position {
   const void* data = nullptr;  // The address of one integer; nullptr: the position is 0.
   DType dtype = DType::kI64;

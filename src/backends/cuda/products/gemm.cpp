@@ -81,8 +81,8 @@ std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::
   return std::int32_t{1} << std::countr_zero(all);
 }
 
-// The library's description of a problem. The library is column-major, so a row-major matrix is its
-// own transpose there, and it computes yᵀ = B'ᵀ · A'ᵀ.
+// The library's description of a problem. Because it is column-major, a row-major matrix is for it
+// the transpose, and it computes yᵀ = B'ᵀ · A'ᵀ.
 struct Gemm::Product {
   const CublasLt& library;
   const GemmProblem problem;
@@ -213,7 +213,7 @@ struct Gemm::Impl {
                       fmt::format("cuBLASLt has no algorithm for {}", product.problem.str()));
   }
 
-  // Names the bias. The library's rows are our columns, and it adds a bias to each of its columns.
+  // Sets the address of the bias. The library adds it to each of its columns, which are y's rows.
   void point_at_bias(const Product& p, const void* bias) const {
     set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }

@@ -17,7 +17,7 @@ namespace tracestep::cuda {
 // B' is [k,n], y and c are dense (a single matrix y may have longer rows).
 struct GemmProblem {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  // The distance in elements from row to row, as stored.
+  // The distance in elements from row to row of A and B as they are stored.
   std::int64_t a_leading = 0, b_leading = 0;
   std::int64_t a_batch = 0, b_batch = 0;  // The distance in elements from matrix to matrix.
   std::int64_t y_leading = 0;  // The distance from row to row of y, for a single matrix; 0: dense.
@@ -27,8 +27,8 @@ struct GemmProblem {
   // The dtype of y and c; nullopt: there is no c, and y has `dtype`.
   std::optional<DType> sum_dtype = {};
   float beta = 1;  // the factor of c
-  // Set if operands are 8-bit codes of `dtype` with a scale each: the dtypes of the codes of B and
-  // of y.
+  // Set if operands are 8-bit codes with a scale each; A's codes have `dtype`, these members are
+  // the dtypes of B's codes and of y.
   struct Scaled {
     DType b_dtype, y_dtype;
     friend bool operator==(const Scaled&, const Scaled&) = default;
@@ -36,11 +36,11 @@ struct GemmProblem {
   std::optional<Scaled> scaled = {};
   // The alignment in bytes of the addresses of all matrices, at most 256.
   std::int32_t a_alignment = 256, b_alignment = 256, y_alignment = 256;
-  // The alignment of a bias [n] with y's dtype, for a single matrix; 0: there is no bias.
+  // The alignment of a bias [n], whose dtype is y's, for a single matrix; 0: there is no bias.
   std::int32_t bias_alignment = 0;
 
   friend bool operator==(const GemmProblem&, const GemmProblem&) = default;
-  // Returns the same problem with the bias in every row of a matrix c.
+  // Returns a problem with an added matrix c, each of whose rows is the bias, in place of the bias.
   GemmProblem with_rows_of_bias() const {
     GemmProblem out = *this;
     out.sum_dtype = dtype;
@@ -51,8 +51,8 @@ struct GemmProblem {
   std::string str() const;
 };
 
-// Returns the largest power of two, up to 256, that divides the address at which every row and
-// every matrix starts, with these distances in elements from row to row and from matrix to matrix.
+// Returns the largest power of two, up to 256, that divides the address at which each row of x
+// starts: rows are `leading` elements apart, and matrices `batch` elements.
 std::int32_t alignment_of_rows(const OperandSpec& x, std::int64_t leading, std::int64_t batch);
 
 // The least compute capability (10 * major + minor) that has products of 8-bit codes.
@@ -76,7 +76,7 @@ class Gemm {
 
   // A prepared problem: the library's descriptors and the algorithm.
   struct Product;
-  // Equal problems share one product, which lives as long as this Gemm. Throws DeviceError.
+  // Returns the product of a problem; equal problems share one, which lives as long as this Gemm.
   Product& prepare(const GemmProblem& problem);
   // True if the library has an algorithm for the problem.
   bool takes(const GemmProblem& problem) const;
@@ -93,10 +93,10 @@ class Gemm {
   struct Scales {
     const float *a = nullptr, *b = nullptr;
   };
-  // Queues a product of codes with these scales; `c` as in multiply().
+  // Queues a product of codes with these scales; see multiply() for `c`.
   void multiply_scaled(const Product& product, const void* a, const void* b, Scales scales, void* y,
                        void* workspace, const void* c = nullptr) const;
-  // How choices were made: "first heuristic", "tuned 12 of 14 products".
+  // Returns how algorithms were chosen: "first heuristic", "tuned 12 of 14 products".
   std::string describe() const;
 
  private:

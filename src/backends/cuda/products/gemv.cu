@@ -10,10 +10,10 @@ namespace {
 using namespace gemv;
 
 constexpr int kHopper = 90;
-// The shared memory of a block, such that two blocks fit: the next product's ring is filled while
-// this one's is emptied.
+// The shared memory of a block, of which a multiprocessor holds two: while one block's ring is
+// emptied, a block of the next product fills its own.
 constexpr int kBlockBytes = 112 << 10;
-// Shared memory of a block without a ring: the rows that are held, and the sums.
+// The shared memory of a block without a ring, for x, scale and shift, and for the sums.
 constexpr int kDirectBytes = static_cast<int>(kMostGemvBytes) + (20 << 10);
 constexpr int kMostStages = 16;
 
@@ -41,8 +41,8 @@ void share_rows(GemvArgs& a, int shares) {
       static_cast<int>(ceil_div(ceil_div(a.k, shares), round_of_warp<T>())) * round_of_warp<T>();
 }
 
-// Spreads the units over `blocks` blocks, which it returns: sets the most rows of a block, for
-// whose sums it takes shared memory.
+// Divides the units among `blocks` blocks, and returns that number. Sets most_rows, the most rows
+// of a block, by which it takes shared memory for sums.
 std::int64_t use_blocks(GemvArgs& a, std::int64_t blocks) {
   a.most_rows = static_cast<int>(ceil_div(a.units, blocks)) * a.rows_of_unit();
   return blocks;
@@ -57,7 +57,7 @@ int stages_of(GemvArgs a) {
   return std::min(free_bytes / per_stage, kMostStages);
 }
 
-// Returns how many blocks run: one for each multiprocessor, or more where its sums would not fit.
+// Returns how many blocks run: one for each multiprocessor, or more if a block's sums do not fit.
 std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
   constexpr std::int64_t kMostSums = 4096;  // the most sums that a block keeps
   const std::int64_t sums = a.units * a.rows_of_unit() * a.shares;
@@ -65,7 +65,7 @@ std::int64_t blocks_of(const GemvArgs& a, int multiprocessors) {
 }
 
 // Cuts rows into shares: so many that no warp is idle, and so short that a ring has several stages.
-// The order of additions follows from them, so they are the same on every card.
+// The order of additions depends on the shares, so these are planned alike on every card.
 template <class T>
 void plan_shares(GemvArgs& a) {
   constexpr int kMultiprocessors = 132, kEnoughStages = 3, kMostBytes = 4096;
@@ -82,7 +82,7 @@ void plan_shares(GemvArgs& a) {
   }
 }
 
-// Plans one block of a multiprocessor where there are rings, else as many as hide loads' latency.
+// Plans a block per multiprocessor if it has rings, else enough blocks to hide loads' latency.
 template <class T>
 LaunchSize plan_blocks(GemvArgs& a, int multiprocessors, bool has_copies) {
   constexpr std::int64_t kDirectBlocks = 8;

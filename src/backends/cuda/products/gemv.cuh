@@ -1,9 +1,9 @@
-// The kernel of gemv: one row times a matrix of weights, with what is around the product.
+// The kernel of gemv: one row times a matrix of weights, with norm, bias, activation and addend.
 //
 // Nothing is read twice, so all that counts is that memory is never idle. A warp takes whole rows
 // of weights, or equal shares of each. On compute capability 9.0 it asks for them through a ring of
 // its own in shared memory, by bulk copies: one instruction asks for kilobytes, and what is asked
-// for takes no registers. The ring is filled before the kernels in front have ended, when memory
+// for takes no registers. The ring is filled before earlier kernels have ended, when memory
 // would be idle. Elsewhere rows are read directly.
 #pragma once
 
@@ -39,7 +39,7 @@ struct GemvArgs {
   __host__ __device__ int rows_of_unit() const { return gate_distance == 0 ? 1 : 2; }
 };
 
-// Where things lie in a block's shared memory, in bytes.
+// The offsets in bytes of what a block keeps in shared memory, and the bytes of all of it.
 template <class T>
 struct SharedPlan {
   int ring, x, scale, shift, sums, scratch, bytes;
@@ -56,7 +56,7 @@ struct SharedPlan {
   }
 };
 
-// The rows of a block: those of units [first, last), gates before what they gate.
+// The rows of weights that a block takes, of units [first, last): each unit's gate, then its up.
 struct BlockRows {
   std::int64_t first, last;
   int count;
@@ -71,7 +71,7 @@ struct BlockRows {
 };
 
 // --- the ring of a warp -------------------------------------------------------------------------
-// What a warp reads of the weights: in round r, its share of the block's row r · groups + group.
+// The weights that a warp reads: in round r, its share of the block's row r · groups + group.
 template <class T>
 class Ring {
  public:
@@ -103,7 +103,7 @@ class Ring {
     for (int s = 0; s < a_.stages && s < rounds(); ++s) ask(s, s);
 #endif
   }
-  // Waits for the share of this round and returns it; nobody may use it after done().
+  // Waits for this warp's share of the round's row, and returns it; it may be used until done().
   __device__ const T* wait(int round, int stage, unsigned parity) const {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     if (a_.stages > 0) {
@@ -142,7 +142,7 @@ class Ring {
 };
 
 // --- the row x ----------------------------------------------------------------------------------
-// Loads a pack from any address.
+// Loads a pack: at once if `as_packs` (`from` is aligned), else element by element.
 template <class T>
 __device__ RowPack<T> load_pack(const T* from, bool as_packs) {
   if (as_packs) return RowPack<T>::load(from);
@@ -158,12 +158,12 @@ __device__ void store_shared(T* to, const RowPack<T>& pack) {
   *reinterpret_cast<uint4*>(to) = whole;
 }
 
-// Calls f with the place of each of this thread's packs of a row.
+// Calls f(k) for each of this thread's packs of a row, which begins at element k.
 template <class T, class F>
 __device__ void for_packs(const GemvArgs& a, F f) {
   for (int k = static_cast<int>(threadIdx.x) * kPack<T>; k < a.k; k += kThreads * kPack<T>) f(k);
 }
-// Copies this thread's packs of a row: each thread reads again only what it wrote itself.
+// Copies this thread's packs of a row to shared memory, where only this thread reads them at first.
 template <class T>
 __device__ void copy_row(const GemvArgs& a, const void* from, std::byte* to) {
   for_packs<T>(a, [&](int k) {
@@ -172,7 +172,7 @@ __device__ void copy_row(const GemvArgs& a, const void* from, std::byte* to) {
   });
 }
 
-// Normalises x in shared memory, rounded as a norm of its own would leave it.
+// Normalises x in shared memory and rounds it to T, as the op of the norm would have done.
 template <class T>
 __device__ void normalise(const GemvArgs& a, std::byte* shared) {
   const SharedPlan<T> plan(a);
@@ -209,7 +209,7 @@ __device__ void normalise(const GemvArgs& a, std::byte* shared) {
 }
 
 // --- products -----------------------------------------------------------------------------------
-// Returns a lane's part of the inner product of a share of weights and one of x.
+// Returns a lane's part of the inner product of one share of a row of weights and of x.
 template <bool kAsPacks, class T>
 __device__ float multiply(const T* weights, const T* x, int length, int lane) {
   constexpr int kSums = 4;
@@ -235,7 +235,7 @@ __device__ inline float activated(Activation kind, float x) {
   }
 }
 
-// Values to add to the sums of one unit, loaded while the weights are on their way.
+// What is added to the sums of a unit, loaded while the weights are on their way.
 struct Addends {
   float bias = 0.0f, bias_of_gated = 0.0f, c = 0.0f;
 
@@ -252,7 +252,7 @@ struct Addends {
   }
 };
 
-// Writes one unit of y from the sums of its rows, adding up the shares in order.
+// Writes element `unit` of y, from the sums of its rows: adds up their shares in order.
 template <class T>
 __device__ void finish_unit(const GemvArgs& a, const float* sums, std::int64_t unit,
                             const Addends& added) {

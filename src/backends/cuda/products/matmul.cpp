@@ -50,7 +50,7 @@ Matrix as_matrix(const OperandSpec& x) {
   return out;
 }
 
-// True if a row is added to each row of the product.
+// True if the third operand is a vector that is added to each row of the product.
 bool has_bias(const KernelSpec& spec) {
   return spec.inputs.size() == 3 && spec.inputs[2].shape.rank() == 1;
 }
@@ -86,7 +86,7 @@ GemmProblem problem_of(const KernelSpec& spec) {
   return p;
 }
 
-// A stand-in for an operand while tuning: random values, aligned exactly as guaranteed.
+// An operand to tune a product with: random values, aligned exactly as the operand is known to be.
 class StandIn {
  public:
   StandIn(Allocator& memory, const OperandSpec& x, const CudaStream& stream) : memory_(memory) {
@@ -117,15 +117,15 @@ void tune_product(Gemm::Product& product, const KernelSpec& spec, const CudaStre
   stream.gemm->tune(product, a.data(), b.data(), y.data(), workspace.data());
 }
 
-// True if the library adds the bias of a problem, if any, before it rounds. For operands of another
-// alignment it may round the product first (cuBLASLt 13.0: bfloat16, 67 × 97 of 131 terms).
+// True if the library adds the problem's bias, if any, before it rounds. With less aligned operands
+// it may round the product first (cuBLASLt 13.0: bfloat16, 67 × 97 of 131 terms).
 bool takes_bias(const GemmProblem& p, const Gemm& gemm) {
   constexpr std::int32_t kAligned = 16;
   return std::min({p.a_alignment, p.b_alignment, p.y_alignment, p.bias_alignment}) >= kAligned &&
          gemm.takes(p);
 }
 
-// Multiplies matrices. Where the library adds no bias, rows of it are first copied to y.
+// Multiplies matrices. If the library cannot add the bias, copies of it fill y's rows first.
 class Matmul final : public PreparedKernel {
  public:
   Matmul(KernelSpec spec, const CudaStream& stream)
@@ -158,7 +158,7 @@ class Matmul final : public PreparedKernel {
   Gemm::Product& product_;
 };
 
-// Multiplies matrices whose rows are padded in the workspace for that (padded_product.h).
+// Multiplies matrices on copies in the workspace whose rows are longer (padded_product.h).
 class PaddedMatmul final : public PreparedKernel {
  public:
   PaddedMatmul(KernelSpec spec, const CudaStream& stream)
@@ -282,7 +282,7 @@ class SplitLinearGrads final : public PreparedKernel {
   }
 
  private:
-  // Sets the results to zero, as they are sums of no terms; each may be empty or unread.
+  // Sets the gradients to zero where they are sums of no terms; each may be empty or unread.
   cudaError_t set_to_zero(const LaunchOperands& at) const {
     for (std::size_t i = 0; i < 2; ++i) {
       const OperandSpec& y = spec_.outputs[i];
@@ -299,7 +299,7 @@ class SplitLinearGrads final : public PreparedKernel {
   const CudaStream& stream_;
 };
 
-// Returns the problem of a product of 8-bit codes stored along K, alone or added to a tensor.
+// Returns the problem of a product of two 8-bit operands stored along K, with or without an addend.
 GemmProblem scaled_problem(const KernelSpec& spec) {
   constexpr std::size_t kAddend = 4;
   const OperandSpec &a = spec.inputs[0], &b = spec.inputs[1], &y = spec.outputs[0];

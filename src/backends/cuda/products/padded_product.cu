@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256, kWarp = 32;
 constexpr int kAhead = 8;  // words in flight per thread
 
-// A matrix of rows that lie `leading` elements apart.
+// A matrix in memory, whose rows begin `leading` elements apart.
 struct Rows {
   std::byte* data;
   std::int64_t rows, columns, leading;
@@ -52,7 +52,7 @@ cudaError_t copy_words(Rows from, Rows to, std::int64_t element_bytes, const Lau
                        from, to, static_cast<std::uint32_t>(segments));
 }
 
-// Copies in the largest words that divide all rows.
+// Copies `from` to `to` in the largest words that divide all their rows.
 cudaError_t copy_rows(const Rows& from, const Rows& to, std::int64_t element_bytes,
                       const LaunchStream& stream) {
   const std::int64_t all = (from.columns | from.leading | to.columns | to.leading) * element_bytes |
@@ -76,7 +76,7 @@ PaddedProductPlan plan_of(const GemmProblem& p) {
                               .y_bytes = bytes(p.sum_dtype.value_or(p.dtype))});
 }
 
-// Returns the problem on padded copies, beside matrices that need no padding.
+// Returns the problem with padded copies for operands that `plan` copies, and the others in place.
 GemmProblem padded_problem(GemmProblem p, const PaddedProductPlan& plan) {
   constexpr std::int32_t kWorkspaceAlignment = 256;
   if (p.bias_alignment > 0) p = p.with_rows_of_bias();

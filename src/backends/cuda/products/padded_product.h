@@ -7,11 +7,11 @@
 
 namespace tracestep::cuda {
 
-// A product of padded copies, prepared once for one problem.
+// A product of matrices of which some are padded copies, prepared once for one problem.
 class PaddedProduct {
  public:
-  // True if padding pays, there is workspace for it (operands may be stored otherwise than was
-  // planned), and matrices without a copy in the plan can stay in place.
+  // True if padding pays, there is enough workspace (operands may be stored otherwise than the plan
+  // assumed), and matrices of which the plan makes no copy can stay in place.
   static bool applies(const GemmProblem& problem, std::int64_t workspace_bytes);
   // Prepares the product; throws DeviceError.
   PaddedProduct(const GemmProblem& problem, const CudaStream& stream);

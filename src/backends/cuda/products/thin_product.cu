@@ -38,8 +38,8 @@ __device__ void multiply_packs(const RowPack<T>& w, const RowPack<T>& x, float& 
   for (int i = 0; i < kPack<T>; ++i) sum = fmaf(a[i], b[i], sum);
 }
 
-// Adds the products of one warp's share of K, [begin, end): whole rounds of words, so that each
-// warp reads what is adjacent.
+// Adds to `sums` the products of a warp's share of K, [begin, end): the warp reads adjacent words
+// in each round.
 template <class T, int kRows>
 __device__ void multiply_share(const ThinArgs& a, const T* const (&rows)[kColumns], int begin,
                                int end, int lane, float (&sums)[kColumns][kRows]) {
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
     if (lane == 0) shared[warp][i] = sum;
   }
   __syncthreads();
-  // One thread makes each result, adding up the shares in order.
+  // Each result is made by one thread, which adds up the shares in order.
   const int results = pairs * kColumns * kRows;
   if (static_cast<int>(threadIdx.x) >= results) return;
   const int i = static_cast<int>(threadIdx.x) % (kColumns * kRows);
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kWarps* kWarp)
   static_cast<Y*>(a.y)[row * a.n + column] = from_float<Y>(sum);
 }
 
-// Returns how many warps share a row, so that few rows keep the memory of a large GPU busy too.
+// Returns how many warps share each row of weights: more if rows are few, to keep memory busy.
 template <class T>
 int shares_of(const ThinArgs& a) {
   constexpr std::int64_t kEnoughWarps = 6000;

@@ -1,5 +1,5 @@
-// Products of a few rows with a matrix of weights, as in decoding. Each weight is read once and
-// shared by no one, so the speed is that of keeping memory busy.
+// Products of a few rows with a matrix of weights, as in decoding. Each weight is read once, by one
+// warp, so the speed is limited by that of memory.
 #pragma once
 
 #include "backends/cuda/products/gemm.h"

@@ -9,7 +9,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// The target of rows that do not count, where there can be one.
+// The target whose rows do not count towards the loss, if there is one.
 struct Ignored {
   bool any = false;
   std::int64_t target = 0;
@@ -17,7 +17,7 @@ struct Ignored {
   __device__ bool is(std::int64_t other) const { return any && other == target; }
 };
 
-// Returns the target to ignore, if operand `at` is there: the count by which the sum is divided.
+// Returns the target to ignore if the call has operand `at`, the number of rows that count.
 Ignored ignored_by(const KernelCall& call, std::size_t at) {
   if (call.inputs.size() <= at) return {};
   return {true, call.attrs.integer("ignore_index")};
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
   const int lane = args.plan.lane();
   const bool writes = lane == 0 && row < args.rows;
   const T* logits = static_cast<const T*>(args.logits) + row * args.width;
-  // Used only after the row: waiting for it here would hold up the loads of the row.
+  // The target is used only after the row: waiting for it here would hold up the loads of the row.
   std::int64_t target = writes ? args.targets.at(row) : 0;
   const std::int64_t columns = row < args.rows ? args.columns : 0;
   OnlineSum sum = online_sum<kWhole>(logits, columns, columns, 1.0f, kLog2e, lane, args.plan.lanes);
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kOnlineThreads, 2)
   args.losses[row] = target != kNoIndex ? lse - hit : 0.0f;
 }
 
-// Launches losses[row] = lse - logits[target]; `lse` may be nullptr.
+// Launches the kernel that sets losses[row] = lse - logits[target]; `lse` may be nullptr.
 void launch_losses(const KernelCall& call, const TensorRef& logits, const TensorRef& targets,
                    Ignored ignored, float* lse, float* losses) {
   const std::int64_t rows = logits.shape[0], width = logits.shape[1];
@@ -107,9 +107,9 @@ void cross_entropy(const KernelCall& call) {
   launch_mean(call, losses, logits.shape[0], count_of(call, 2), call.outputs[0]);
 }
 
-// --- gradient ---------------------------------------------------------------------------------
+// --- gradient, by blocks of up to kGradientThreads threads ------------------------------------
 constexpr unsigned kGradientThreads = 256;
-// The number of blocks that run on a multiprocessor: as many as the registers for packs allow.
+// The number of blocks that a multiprocessor runs: as many as the registers that packs take allow.
 template <int kCount, bool kWhole>
 constexpr int kGradientBlocks = kCount == 4 && kWhole ? 5 : 4;
 
@@ -128,8 +128,8 @@ struct GradientArgs {
   FaultPlace faults;
 };
 
-// Computes p·scale with p = exp(x - lse); for the target (p - 1)·scale. Exponents are multiply-adds
-// in base 2; the rounding error of lse·log2(e), common to a row, is corrected in the row's factor.
+// Computes p·scale, or (p - 1)·scale for the target; p = exp(x - lse). Exponents are multiply-adds
+// in base 2; the rounding error of lse·log2(e), common to a row, is corrected by the row's scale.
 struct RowGradient {
   float shift, scale, one;
 
@@ -140,7 +140,7 @@ struct RowGradient {
     one = 1.0f + lost;
   }
 
-  // Returns the gradient of a pack. `hit`: which element is the target; outside the pack if none.
+  // Returns the gradient of a pack. `hit`: the target's index in the pack; out of range if outside.
   template <class T>
   __device__ RowPack<T> operator()(const RowPack<T>& logits, int hit) const {
     constexpr int kSize = kPack<T>;
@@ -158,8 +158,8 @@ struct RowGradient {
   }
 };
 
-// Makes the gradient. blockIdx.y and z: which part of a long row. Packs are aligned in the logits.
-// There is no loop: values that its turns share would delay the first loads of the row.
+// Computes the gradient. blockIdx.y and z number the parts of a long row. Packs are aligned in the
+// logits. It has no loop over parts: values kept for all turns would delay a row's first loads.
 template <class T, int kCount, bool kWhole>
 __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWhole>)
     cross_entropy_grad_kernel(Predecessors before, GradientArgs args) {
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kGradientThreads, kGradientBlocks<kCount, kWho
   if (first >= range.high) return;
   RowPack<T> packs[kCount];
   load_row(logits - shift + begin, first, step, range, T{}, packs);
-  // All of this is read while the packs are on their way.
+  // These are read while the packs are on their way.
   const std::int64_t target = args.targets.at(row);
   const bool is_ignored = args.ignored.is(target);
   const float inverse = args.count.data == nullptr ? args.inverse_rows : 1.0f / args.count.at(0);
@@ -243,7 +243,7 @@ void cross_entropy_grad(const KernelCall& call) {
                   call.outputs[0]);
 }
 
-// Computes losses, then gradients, for which logits are in the L2 cache as far as it holds them.
+// Computes losses, then gradients, which find the logits in the L2 cache as far as it holds them.
 void cross_entropy_with_grad(const KernelCall& call) {
   const TensorRef &logits = call.inputs[1], &targets = call.inputs[2], &dlogits = call.outputs[1];
   const std::int64_t rows = logits.shape[0];

@@ -7,7 +7,7 @@
 
 namespace tracestep::cuda {
 
-// Functions applied to elements before they are combined, or to the result.
+// Functions of one element: Same, Squared for use before a sum, and Root and Scaled for the result.
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
@@ -51,7 +51,7 @@ __device__ inline float reduce_dense(const T* x, std::int64_t count, int lane, i
   return total;
 }
 
-// Sets y = finish(Σ partials), by one block.
+// The most threads of the one block of sum_partials_kernel(), which sets y = finish(Σ partials).
 inline constexpr unsigned kFinishThreads = 1024;
 
 template <class Finish>
@@ -74,8 +74,8 @@ void sum_partials(const KernelCall& call, const float* partials, std::int64_t co
          count, y, finish);
 }
 
-// Sets y[i] to the combination of partials[0, i], ..., partials[parts - 1, i]. A block takes
-// `columns` (a power of two) neighbours; its other threads share the parts.
+// Threads of a block of combine_partials_kernel(), which sets y[i] to partials[0, i] … combined:
+// `columns` (a power of two) of them take one i each; the others share that i's parts with them.
 inline constexpr int kCombineThreads = 256;
 
 template <class F>

@@ -14,7 +14,7 @@ struct GreedyArgs {
   bool as_packs;
 };
 
-// Returns a key that is larger for larger values, and for the first of equal ones; 0 for NaN.
+// Returns a key that is larger for larger values, and of equal values for the first; 0 for NaN.
 __device__ inline std::uint64_t key_of(float value, std::int64_t index) {
   if (value != value) return 0;
   const std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 is 0

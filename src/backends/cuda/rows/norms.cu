@@ -9,7 +9,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// --- forward ----------------------------------------------------------------------------------
+// --- forward, by blocks of up to kNormThreads threads -----------------------------------------
 constexpr unsigned kNormThreads = 512;
 
 struct NormArgs {
@@ -24,7 +24,7 @@ struct NormArgs {
   bool aligned;  // x, y, w and b can be moved in whole packs
 };
 
-// Loads the weights of a pack that begins at `begin`, which may hang over the ends.
+// Loads the weights from element `begin` on, for a pack of a row; 0 where the pack is outside it.
 template <int N>
 __device__ void load_weights(const NormArgs& args, const AnyFloat& from, std::int64_t begin,
                              float (&w)[N]) {
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kNormThreads) norm_kernel(Predecessors before,
                            static_cast<Index>(args.lanes * kSize)};
   Packs<Index> mine = first;
   Pack<T, kSize> packs[kCount];
-  // The sum over the row of what `put` makes of its packs; `read`: they are not in registers yet.
+  // Returns the sum over the row of the terms that `put` makes of packs; `read`: loads these first.
   const auto sum_of = [&](bool read, float* shared, const auto& put) {
     float total = 0.0f;
     mine = first;
@@ -153,7 +153,7 @@ void norm(const KernelCall& call) {
   });
 }
 
-// --- gradient ---------------------------------------------------------------------------------
+// --- gradient: the arguments of norm_grad_kernel() and norm_grad_long_rows_kernel() -----------
 struct GradientArgs {
   const void *dy, *x;
   AnyFloat w, mean, rstd;
@@ -164,12 +164,12 @@ struct GradientArgs {
   int lanes, teams;
 };
 
-// The widest rows that a block keeps in registers.
+// The width of the widest rows that a block keeps in registers.
 constexpr int kWidest = 8192;
-// Elements of a row that a thread holds, in packs of N. Single ones take an address each.
+// The elements of a row that a thread holds, in packs of N. Single elements take an address each.
 template <int N>
 constexpr int kHeld = N > 1 ? 16 : 8;
-// Threads of a block with several rows at a time.
+// The threads of a block that works on several rows at a time.
 constexpr int kTeamThreads = 256;
 
 // A thread's part of dy and x: packs of N elements, `lanes` packs apart.
@@ -179,7 +179,7 @@ struct Held {
 
   RowPack<T, N> dy[kPacks], x[kPacks];
 
-  // Loads the thread's part of a row: `packs` packs that begin `at` elements after `block`.
+  // Loads the thread's elements of a row: `packs` packs that begin `at` elements after `block`.
   __device__ void load(const GradientArgs& args, std::int64_t block, int at, int packs) {
     const T* from_dy = static_cast<const T*>(args.dy) + block + at;
     const T* from_x = static_cast<const T*>(args.x) + block + at;
@@ -192,8 +192,8 @@ struct Held {
     }
   }
 
-  // Returns Σ dy·w·normed, normed = (x - mean)·rstd; adds dy·normed to dw. Centred: `of_dy` becomes
-  // Σ dy·w, and dy is added to db. What lies behind the row has dy = 0.
+  // Returns Σ dy·w·normed with normed = (x - mean)·rstd, and adds dy·normed to dw. If kCentred,
+  // also sets of_dy to Σ dy·w and adds dy to db. Elements after the end of the row have dy = 0.
   template <bool kCentred>
   __device__ float add(float mean, float rstd, const float (&w)[kHeld<N>], float (&dw)[kHeld<N>],
                        float* db, float* of_dy) const {
@@ -271,7 +271,7 @@ __device__ void sum_lanes(float (&sums)[kCount], int lanes, int first_warp,
   }
 }
 
-// Writes the block's row of the partial results: the sums of its teams, added up.
+// Writes the block's row of `partials`: the sums of dw (or db) of all its teams, added up.
 template <int N>
 __device__ void store_partials(const GradientArgs& args, float* partials,
                                const float (&dw)[kHeld<N>], int team, int lane) {
@@ -299,16 +299,16 @@ __device__ void store_partials(const GradientArgs& args, float* partials,
   }
 }
 
-// Makes gradients by teams of `lanes` threads that take the rows of the block in turn. If rows move
-// in packs, the next ones are loaded meanwhile. A team works on kTogether rows at once: rows of
-// 16-bit elements have half the bytes, so two of them keep as many in flight as one of float32,
-// with half as many waits for a sum.
+// Computes gradients by teams of `lanes` threads, which take the block's rows in turn. With packs,
+// a team loads its next rows meanwhile. It works on kTogether rows at once: rows of 16-bit elements
+// have half the bytes, so two of them keep as many bytes in flight as one row of float32, with half
+// as many waits for a sum.
 template <class T, int N, bool kCentred, int kTogether = 1>
 __global__ void __launch_bounds__(kWidest / kHeld<N>)
     norm_grad_kernel(Predecessors before, GradientArgs args) {
   before.wait();
   constexpr bool kAhead = N > 1;
-  // The sums that centring adds stand behind the others.
+  // With kCentred, sums of dy·w follow those of dy·w·normed.
   constexpr int kSums = kCentred ? 2 * kTogether : kTogether;
   __shared__ float scratch[2][kSums][kWarp], rstds[NormGradPlan::kMostRows],
       means[kCentred ? NormGradPlan::kMostRows : 1];
@@ -380,7 +380,7 @@ __global__ void __launch_bounds__(kWidest / kHeld<N>)
   }
 }
 
-// Makes gradients of rows of any width, read twice by a whole block; dw, db sum in global memory.
+// Computes gradients of rows of any width: a block reads a row twice; dw, db sum in global memory.
 template <class T, bool kCentred>
 __global__ void __launch_bounds__(kMostThreads)
     norm_grad_long_rows_kernel(Predecessors before, GradientArgs args) {
@@ -448,8 +448,8 @@ void norm_grad(const KernelCall& call) {
       args.lanes = plan_rows(ceil_div(width, held), 1, static_cast<unsigned>(kWidest / held)).lanes;
       args.teams = std::max(1, kTeamThreads / args.lanes);
       threads = static_cast<unsigned>(args.teams * args.lanes);
-      // Where a row takes the whole block, a second one costs more in registers than it saves; with
-      // two sums for each column there is no room for a second one at all.
+      // If a row takes the whole block, working on two costs more in registers than it saves; with
+      // sums for both dw and db there are no registers for a second row at all.
       constexpr int kTogether = kCentred ? 1 : static_cast<int>(4 / sizeof(T));
       const bool together = kTogether > 1 && args.lanes < kTeamThreads;
       kernel = !packed    ? norm_grad_kernel<T, 1, kCentred>

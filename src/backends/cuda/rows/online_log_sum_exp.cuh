@@ -6,15 +6,15 @@
 
 namespace tracestep::cuda {
 
-// Packs that a thread has in flight. Of 16-bit elements twice as many: a pack of them takes twice
-// as long to add, and meanwhile the loads of other threads must keep the memory busy.
+// The packs that a thread has in flight: of 16-bit elements twice as many, as a pack of them takes
+// twice as long to add, and meanwhile the loads of other threads must keep the memory busy.
 template <class T, bool kWhole>
 inline constexpr int kOnlinePacks = kWhole && sizeof(T) == 2 ? 8 : 4;
-// Most threads of a row.
+// The most threads that share a row.
 inline constexpr unsigned kOnlineThreads = 512;
 
-// Plans threads: many rows are fastest in small blocks, few need as many threads each as they can
-// use. Threads that loop over a row take equal shares.
+// Plans the threads of each row: many rows are fastest in small blocks, few rows need as many
+// threads as they can use. Threads that take several turns at a row take equal shares.
 template <class T>
 RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width) {
   constexpr std::int64_t kManyRows = 1024;
@@ -30,7 +30,7 @@ RowPlan plan_online_rows(const void* data, std::int64_t rows, std::int64_t width
 struct OnlineSum {
   float top = Largest::kNeutral, total = 0.0f;
 
-  // Adds packs. -inf adds nothing, even if all elements so far are -inf.
+  // Adds the elements of packs. -inf adds nothing, even if all elements so far are -inf.
   template <class T, int kCount>
   __device__ void add(const RowPack<T> (&packs)[kCount], float c) {
     constexpr int kSize = kPack<T>;
@@ -47,8 +47,8 @@ struct OnlineSum {
     total += sum_in_pairs<kCount>(sums);
   }
 
-  // Gives all lanes of a row the sum over the row. More lanes than a warp must be the whole block:
-  // one barrier. `scratch`: 2 * kWarp floats.
+  // Adds up the sums of a row's lanes; all of them get the result. If they are more than a warp,
+  // they must be the whole block: one barrier. `scratch`: 2 * kWarp floats.
   __device__ void combine(float c, int lanes, float* scratch) {
     const int in_warp = ::min(lanes, kWarp);
     raise(lanes_reduce<Largest>(top, in_warp, nullptr), c);
@@ -77,7 +77,7 @@ struct OnlineSum {
   }
 };
 
-// Returns a lane's part of the sum over [0, visible) of a row, of elements times `sign` (1, -1).
+// Returns a lane's part of the sum over elements [0, visible) of a row, times `sign` (1 or -1).
 template <bool kWhole, class T>
 __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::int64_t width,
                                        float sign, float c, int lane, int lanes) {
@@ -98,8 +98,8 @@ __device__ inline OnlineSum online_sum(const T* row, std::int64_t visible, std::
   return sum;
 }
 
-// Returns log Σ exp(x) of a sum with c = log2(e), corrected for the rounding of c·top, the same in
-// all exponents. A row of -inf gives NaN, as inf - inf in the formula.
+// Returns log Σ exp(x) of a sum made with c = log2(e), and corrects it for the rounding of c·top,
+// which is common to all exponents. A row of -inf gives NaN, as inf - inf in the formula.
 __device__ inline float log_of(const OnlineSum& sum) {
   if (sum.top == Largest::kNeutral) return __int_as_float(0x7fffffff);
   const float shift = sum.top * kLog2e;

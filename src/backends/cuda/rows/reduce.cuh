@@ -17,7 +17,7 @@ struct Largest {
   static constexpr float kNeutral = -__builtin_huge_valf();
 };
 
-// Reduces over the lanes; every lane gets the result.
+// Reduces x over kLanes neighbouring lanes of a warp; each of them gets the result.
 template <class F, int kLanes = kWarp>
 __device__ inline float warp_reduce(float x) {
 #pragma unroll
@@ -27,7 +27,7 @@ __device__ inline float warp_reduce(float x) {
   return x;
 }
 
-// Reduces over the block; every thread gets the result. `scratch`: one float of shared memory per
+// Reduces x over the block; every thread gets the result. `scratch`: shared memory, one float per
 // warp, not used otherwise; the block must be whole warps. Two barriers.
 template <class F>
 __device__ inline float block_reduce(float x, float* scratch) {

@@ -35,7 +35,7 @@ __device__ std::int64_t offset_of(const Walk<1>& walk, std::int64_t i) {
   return out[0];
 }
 
-// Stores `N` neighbouring results from `column` on.
+// Stores the results column .. column + N - 1, or their parts to the workspace.
 template <class T, int N>
 __device__ void put_results(const Reduction& r, std::int64_t column, const float (&totals)[N]) {
   if (r.partials != nullptr || r.y_is_float) {
@@ -53,7 +53,7 @@ __device__ void put_results(const Reduction& r, std::int64_t column, const float
   }
 }
 
-// --- rows -------------------------------------------------------------------------------------
+// --- rows: a block of up to kRowThreads threads reduces one or more ----------------------------
 constexpr unsigned kRowThreads = 512;
 
 template <class F, class T>
@@ -73,11 +73,11 @@ __global__ void __launch_bounds__(kRowThreads)
   if (is_row && lane == 0) put_results<T>(r, row, total);
 }
 
-// --- tiles ------------------------------------------------------------------------------------
+// --- tiles of neighbouring results, each by a block of kTileThreads threads --------------------
 constexpr int kTileThreads = 256;
 
-// Reduces elements first, first + step, ... before `end` of N neighbouring results; where N > 1
-// they have one stride. Long sums are sums of partial sums.
+// Reduces elements first, first + step, ... before `end` for N neighbouring results; where N > 1
+// these elements have one stride. Long sums are sums of partial sums.
 template <class F, int N, class T>
 __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t first,
                                std::int64_t end, std::int64_t step, float (&total)[N]) {
@@ -110,8 +110,8 @@ __device__ void reduce_strided(const T* x, const Walk<1>& reduced, std::int64_t 
   }
 }
 
-// Reduces tiles: `lanes` (a power of two) threads lie side by side, with N results each; the
-// elements of these are shared by the threads above each other.
+// Reduces tiles: threads 0 .. lanes - 1 (a power of two) take N neighbouring results each, and
+// share the elements of these with the threads whose numbers are `lanes`, 2 lanes, … higher.
 template <class F, class T, int N>
 __global__ void __launch_bounds__(kTileThreads)
     reduce_tiles_kernel(Predecessors before, const __grid_constant__ Reduction r) {
@@ -170,7 +170,7 @@ Reduction split_axes(const TensorRef& x, const Dims& axes) {
   return r;
 }
 
-// True if all results and elements can be read in packs of n neighbouring results.
+// True if all results and elements can be moved in packs, of n neighbouring results each.
 bool has_packs(const Reduction& r, std::int64_t n) {
   const Walk<1>&kept = r.kept, &reduced = r.reduced;
   bool out = kept.rank > 0 && kept.strides[0][0] == 1 && kept.sizes[0] % n == 0 &&
@@ -199,7 +199,7 @@ void launch_rows(const KernelCall& call, Reduction& r, std::int64_t parts) {
          reduce_rows_kernel<F, T>, r);
 }
 
-// Launches by tiles. side_by_side: results are nearer to each other than elements of one result.
+// Launches by tiles. side_by_side: results lie closer together than the elements of one result.
 template <class F, class T, int N>
 void launch_tiles(const KernelCall& call, Reduction& r, std::int64_t parts, bool side_by_side) {
   cut_into_parts(r, parts, 1);
@@ -208,7 +208,7 @@ void launch_tiles(const KernelCall& call, Reduction& r, std::int64_t parts, bool
     const std::int64_t within = std::clamp<std::int64_t>(n, 1, most);
     return static_cast<int>(std::bit_ceil(static_cast<std::uint64_t>(within)));
   };
-  // The threads above each other are no more than the elements they share.
+  // No more threads share a result than there are elements to share.
   const int least_lanes = kTileThreads / power(std::min(r.part, r.count), kTileThreads);
   r.lanes = std::max(least_lanes, side_by_side ? power(packs, kWarp) : 1);
   launch(call,

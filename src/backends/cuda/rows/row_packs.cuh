@@ -50,7 +50,7 @@ struct RowPack {
     for (int w = 0; w < kWords; ++w) pack.words[w] = word;
     return pack;
   }
-  // Sets the elements from the n-th on to x.
+  // Sets the elements from number n on to x.
   __device__ void fill_from(int n, T x) {
     const Word word = word_of(x);
 #pragma unroll
@@ -137,7 +137,7 @@ struct RowPack {
   }
 };
 
-// Returns the largest element of all packs; NaN wins.
+// Returns the largest element of kCount packs; NaN if one is NaN.
 template <class T, int kCount>
 __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   constexpr int kWords = RowPack<T>::kWords;
@@ -162,21 +162,21 @@ __device__ inline float largest_of(const RowPack<T> (&packs)[kCount]) {
   }
 }
 
-// True if no pack of dense rows hangs over an end of its row, in any operand.
+// True if every pack lies in one row, for dense rows at x and at y (if given) of this width.
 template <class T>
 bool are_whole(std::int64_t width, const void* x, const void* y = nullptr) {
   return width % kPack<T> == 0 && is_aligned(x, 16) && is_aligned(y, 16);
 }
 
-// A row, or a part of a long one, in elements from an aligned address on, so that its packs begin
-// at multiples of their size: [low, high), of which what lies before `visible` is read. kWhole: no
-// pack hangs over an end, which spares a kernel the instructions and the registers for the ends.
+// A row, or a part of a long one, counted in elements from an aligned address, so that packs begin
+// at multiples of their size: [low, high), of which elements before `visible` are read. kWhole: no
+// pack reaches over an end, which spares a kernel the instructions and registers for the ends.
 template <bool kWhole>
 struct RowRange {
   int low, visible, high;
 
-  // A range from the `begin`-th element behind the aligned address on, of a row that lies `shift`
-  // behind that address.
+  // A range that begins `begin` elements after an aligned address; the row starts `shift` elements
+  // after that address. `visible` and `width` are counted from the row's start.
   __device__ RowRange(int shift, std::int64_t begin, std::int64_t visible, std::int64_t width)
       : low(!kWhole && begin == 0 ? shift : 0),
         visible(bounded(visible + shift - begin)),
@@ -192,13 +192,13 @@ struct RowRange {
   }
 };
 
-// Returns how many elements behind an aligned address the row begins.
+// Returns how many elements the row starts after the last aligned address; 0 if kWhole.
 template <bool kWhole, class T>
 __device__ inline int row_shift(const T* row) {
   return kWhole ? 0 : pack_shift(row);
 }
 
-// Loads the pack at `begin`, which hangs over an end of the row, with `outside` beyond that.
+// Loads the pack at `begin`, which reaches over an end of the row; elements beyond are `outside`.
 template <class T>
 __device__ inline RowPack<T> load_end(const T* aligned, int begin, const RowRange<false>& range,
                                       T outside) {
@@ -212,8 +212,8 @@ __device__ inline RowPack<T> load_end(const T* aligned, int begin, const RowRang
   return pack;
 }
 
-// Loads kCount packs: `first`, `first + step`, ... What is not visible becomes `outside`; nothing
-// outside the row is read. All whole packs are on their way before the first one is looked at.
+// Loads kCount packs: `first`, `first + step`, ... Elements that are not visible become `outside`,
+// and none outside the row is read. All loads of whole packs are started before the first is used.
 template <int kCount, bool kWhole, class T>
 __device__ inline void load_row(const T* aligned, int first, int step,
                                 const RowRange<kWhole>& range, T outside,
@@ -246,7 +246,7 @@ __device__ inline void load_row(const T* aligned, int first, int step,
   }
 }
 
-// Stores a pack. `as_packs`: `at` is aligned too (where the operand is, the result may not be).
+// Stores a pack. `as_packs`: packs that are aligned in the operand are also aligned at `at`.
 template <bool kWhole, class T>
 __device__ inline void store_row_pack(T* at, int begin, const RowRange<kWhole>& range,
                                       bool as_packs, const RowPack<T>& pack) {

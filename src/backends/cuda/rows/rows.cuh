@@ -34,9 +34,9 @@ struct RowPlan {
   __device__ int lane() const { return static_cast<int>(threadIdx.x & ((1u << shift) - 1)); }
 };
 
-// Plans lanes for rows of `packs`, of which a thread takes up to `packs_per_thread` at a time; rows
-// shorter than a warp's share a block of `threads`. Rows that would need more than `most_lanes` are
-// walked in a loop.
+// Plans lanes for rows of `packs` packs, of which a thread takes up to `packs_per_thread` at a
+// time. Rows that need at most a warp share a block of `threads`; kernels walk rows that would need
+// more than `most_lanes` in a loop.
 inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most_lanes,
                          unsigned threads = 128) {
   const auto wanted = static_cast<unsigned>(
@@ -47,7 +47,7 @@ inline RowPlan plan_rows(std::int64_t packs, int packs_per_thread, unsigned most
           static_cast<int>(std::bit_width(lanes)) - 1};
 }
 
-// Returns how many packs cover a row of `width` elements at `data`, and any row behind it.
+// Returns how many packs cover a row of `width` elements at `data`, or any of the rows after it.
 template <class T>
 std::int64_t packs_of_rows(const void* data, std::int64_t width) {
   const bool aligned = is_aligned(data, 16) && width % kPack<T> == 0;
@@ -146,7 +146,7 @@ __device__ inline float lanes_reduce(float x, int lanes, float* scratch) {
   return warp_reduce<F>(x);
 }
 
-// Combines an array in registers, in pairs.
+// Combines the kCount elements of an array in registers, by halves.
 template <class F, int kCount>
 __device__ inline float fold_in_pairs(const float* x) {
   if constexpr (kCount == 1) {

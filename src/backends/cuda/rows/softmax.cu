@@ -11,7 +11,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// Most threads of a row that does not fit in registers, and of a row of the gradient.
+// The most threads for a row that does not fit in registers, or for a row of the gradient.
 constexpr unsigned kLongRowThreads = 512;
 
 struct SoftmaxArgs {
@@ -25,7 +25,7 @@ struct SoftmaxArgs {
   RowPlan plan;
 };
 
-// A thread's row, and how much of it there is to read. Rows behind the last one have no columns.
+// A thread's row, its width and its visible columns. Rows after the last one have no columns.
 struct RowOfThread {
   std::int64_t row, width, visible;
   int lane;
@@ -53,12 +53,12 @@ __device__ RowOfThread row_of_thread(const SoftmaxArgs& args) {
   return at;
 }
 
-// Returns what hidden columns get: 0, or NaN (0/0) in a row without visible ones.
+// Returns the value of hidden columns: 0, or NaN (0/0) in a row without visible columns.
 __device__ float value_of_hidden(std::int64_t visible) {
   return visible > 0 ? 0.0f : __int_as_float(0x7fffffff);
 }
 
-// Computes exp2(x·c - top).
+// Sets e to exp2(x·c - top) for each element of a pack.
 template <class T>
 __device__ void weights_of(const RowPack<T>& x, float c, float top, float (&e)[kPack<T>]) {
   x.floats(e);
@@ -66,7 +66,7 @@ __device__ void weights_of(const RowPack<T>& x, float c, float top, float (&e)[k
   for (int i = 0; i < kPack<T>; ++i) e[i] = fast_exp2(fmaf(e[i], c, -top));
 }
 
-// Stores a pack of the result from unscaled weights; packs without visible columns need none.
+// Stores a pack of the result, e times `inverse`; hidden columns get `hidden`.
 template <bool kWhole, class T>
 __device__ void store_weights(T* y, int begin, const RowRange<kWhole>& range, bool as_packs,
                               float (&e)[kPack<T>], float inverse, float hidden) {
@@ -173,7 +173,7 @@ void softmax(const KernelCall& call) {
     const std::int64_t packs = packs_of_rows<T>(x.data, args.width);
     const bool fits = packs <= 4 * std::int64_t{kMostThreads};
     const auto run = [&]<bool kWhole>(std::bool_constant<kWhole>) {
-      // Packs of a thread of a short row: more where ends of rows of 16-bit elements must be taken
+      // A thread's packs of a short row: more of them where ends of 16-bit rows must be handled
       // apart, so that fewer threads do that.
       constexpr int kShort = kWhole || sizeof(T) == 4 ? 2 : 4;
       const int held = packs <= 2 * kWarp ? kShort : 4;
@@ -193,7 +193,7 @@ void softmax(const KernelCall& call) {
   });
 }
 
-// --- gradient ---------------------------------------------------------------------------------
+// --- gradient: the arguments of softmax_grad_kernel() -----------------------------------------
 struct GradientArgs {
   const void *dy, *y;
   void* dx;  // may be dy's storage
@@ -227,7 +227,7 @@ __device__ Pack<T, kPack<T>> gradient_pack(const Pack<T, kPack<T>>& dy, const Pa
   return out;
 }
 
-// Makes the gradient. kFits: the row is read once, else twice. The packs are aligned in y.
+// Computes the gradient. kFits: a row is read once, else twice. Packs are aligned in y's rows.
 template <class T, int kCount, bool kFits>
 __global__ void __launch_bounds__(kLongRowThreads)
     softmax_grad_kernel(Predecessors before, GradientArgs args) {
@@ -293,7 +293,7 @@ void softmax_grad(const KernelCall& call) {
   });
 }
 
-// --- log-sum-exp, of each row in one pass -----------------------------------------------------
+// --- log_sum_exp_kernel() reads each row once ------------------------------------------------
 template <class T, bool kWhole>
 __global__ void __launch_bounds__(kOnlineThreads, 2)
     log_sum_exp_kernel(Predecessors before, const T* x, T* y, std::int64_t rows, std::int64_t width,

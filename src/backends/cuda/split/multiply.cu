@@ -15,7 +15,7 @@ namespace split_product {  // not anonymous: other architectures than Hopper use
 constexpr int kM = SplitTilesPlan::kRows, kK = SplitPartsPlan::kBlock;
 constexpr int kGroups = kM / 64, kThreads = 128 * (1 + kGroups);
 
-// The operands in float32, for results that are infinite or NaN.
+// The operands in float32, from which results that are infinite or NaN are computed again.
 struct SplitOperands {
   SplitOperand a, b;
   std::int64_t m, n, k;
@@ -59,12 +59,12 @@ struct SplitLayout {
   static_assert(kBytes <= 232448, "more than a block's shared memory");
 };
 
-// A tile of results, and its share of K.
+// A tile of results: its first row and column, its matrix, and its share of K, blocks [begin, end).
 struct SplitTile {
   int row, column, batch, share, begin, end;  // blocks of K
 };
 
-// Returns the place of a tile: eight rows of tiles go together, so that operands stay in L2.
+// Returns tile number `index`; eight rows of tiles are taken together, so that operands stay in L2.
 template <int kN>
 __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int index) {
   constexpr int kRowsTogether = 8;
@@ -83,7 +83,7 @@ __device__ __forceinline__ SplitTile split_tile(const SplitParameters& p, int in
   return tile;
 }
 
-// Returns the bytes of the scales of a tile's rows, which scales_of() finds.
+// Return the bytes, and the address, of the scales of a tile's rows for one block of K.
 __device__ __forceinline__ int scale_bytes(std::int64_t scale_rows, int first, int most) {
   return 4 * static_cast<int>(min(scale_rows - first, std::int64_t{most}));
 }
@@ -130,8 +130,8 @@ __device__ __forceinline__ bool is_finite(float x) {
   return fabsf(x) < INFINITY;
 }
 
-// Where a thread's result lies in the tile of its warpgroup, 64 rows of kN columns, as the tensor
-// cores leave results.
+// Where result number i of a thread lies in its warpgroup's 64 rows of kN columns, as the tensor
+// cores leave it (place_of()).
 struct ResultPlace {
   int row, column;
 };
@@ -140,7 +140,7 @@ __device__ __forceinline__ ResultPlace place_of(int thread, int i) {
           .column = i / 4 * 8 + thread % 4 * 2 + i % 2};
 }
 
-// Computes the results whose bits are set in `which` again, in float32.
+// Computes again, in float32, this thread's results whose bits are set in `which`, and stores them.
 template <int kN, int kWords>
 __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile tile, int first_row,
                                          std::int64_t begin, const std::uint32_t (&which)[kWords]) {
@@ -156,7 +156,7 @@ __device__ __noinline__ void store_exact(const SplitParameters& p, SplitTile til
 }
 
 // --- a warpgroup that multiplies -----------------------------------------------------------------
-// Multiplies its rows of each tile and adds the products of every block of K to float32 sums.
+// Multiplies its rows of each tile and adds the products of each block of K to float32 sums.
 template <int kN>
 class SplitConsumer {
   using Layout = SplitLayout<kN>;
@@ -169,7 +169,7 @@ class SplitConsumer {
                                            std::uint32_t shared_base, int group_index)
       : p_(parameters), shared_(shared_base), group_(group_index) {}
 
-  // Computes tiles. The groups take turns to multiply: one has tensor cores as the other adds sums.
+  // Computes tiles. The warpgroups multiply in turns: one uses tensor cores, the other adds sums.
   __device__ __forceinline__ void run() {
     if (group_ == 1) named_arrive(kTurn, 256);
     for (int index = static_cast<int>(blockIdx.x); index < p_.tiles;
@@ -308,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 #endif
 }
 
-// Sets y to the sums of all shares, in order (+ c).
+// Sets y to the sum over all shares of K, added in order (+ c).
 __global__ void __launch_bounds__(256)
     add_shares_kernel(Predecessors before, const float* sums, int shares, SplitOperands from,
                       std::int64_t count, const float* c, float* y) {

@@ -46,7 +46,7 @@ __device__ __forceinline__ float4 load4(const SplitSource& s, const TilePlace& a
   return out;
 }
 
-// Stores both parts of four neighbours along K, scaled, in one row of an operand.
+// Stores both parts of four elements that are neighbours along K, scaled, in one row of an operand.
 __device__ __forceinline__ void store4(const SplitParts& to, std::int64_t batch, std::int64_t row,
                                        std::int64_t k, const float4& x, const Scaling& scaling) {
   const float2 first = make_float2(scaling(x.x), scaling(x.y)),
@@ -77,7 +77,7 @@ __device__ __forceinline__ std::uint32_t largest_of(const float4& x) {
              max(magnitude_bits(x.z), magnitude_bits(x.w)));
 }
 
-// Splits a tile where K runs along the stored rows: 16 threads share a row of it.
+// Splits a tile where K runs along the stored rows: 16 threads share each row of the tile.
 __device__ __forceinline__ void split_along(const SplitSource& s, const TilePlace& at,
                                             const float4 (&x)[kHeld]) {
   const int row = static_cast<int>(threadIdx.x) / kRowThreads,
@@ -120,7 +120,7 @@ __device__ __forceinline__ void split_down(const SplitSource& s, const TilePlace
     if (lane < kRowThreads) largest[warp][column + j] = found[j];
   }
   __syncthreads();
-  // Half a warp writes a column, four elements of K a thread.
+  // Half a warp writes one column of the tile; each thread writes four of its elements along K.
   const int k = lane % kRowThreads * 4;
 #pragma unroll
   for (int i = thread / kRowThreads; i < kTile; i += kRowStep) {

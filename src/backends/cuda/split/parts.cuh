@@ -27,8 +27,8 @@ struct SplitParts {
         scale_rows(plan.scale_rows) {}
 };
 
-// Stored matrices [batch, rows, columns] and the parts that are made of them: with K along the
-// stored rows, with K down them, or both.
+// Stored matrices [batch, rows, columns], and where their parts go: `along` with K along the stored
+// rows, `down` with K down them; either may be unwanted.
 struct SplitSource {
   const float* data = nullptr;
   std::int64_t leading = 0, batch_stride = 0;  // elements
@@ -38,7 +38,7 @@ struct SplitSource {
   unsigned first_block = 0;  // the first of its blocks in the kernel's grid (likewise)
 };
 
-// Fills the parts of all sources, in one launch (parts.cu). At most three sources.
+// Makes the parts of all sources in one launch (parts.cu). At most three sources.
 cudaError_t split_sources(std::span<const SplitSource> sources, const LaunchStream& stream);
 
 // Returns the bits of the magnitude; they are ordered as magnitudes are, infinity and NaN last.
@@ -51,8 +51,8 @@ __device__ __forceinline__ float power_of_two(int exponent) {  // -149 to 127
                                           : 1U << (exponent + 149));
 }
 
-// Computes x · 2^-e, with e such that the largest magnitude comes to [2^14, 2^15). It is exact
-// where the result is in the range of float32, and takes two steps, since 2^-e may not be.
+// Multiplies x by 2^-e, where e brings the largest magnitude to [2^14, 2^15). This is exact if the
+// result is in float32's range, and takes two steps because 2^-e may be out of that range.
 struct Scaling {
   int exponent;
   float first, second;
@@ -63,7 +63,7 @@ struct Scaling {
         second(power_of_two(-exponent + exponent / 2)),
         is_finite(largest < 0x7f800000U) {}
   __device__ __forceinline__ float operator()(float x) const { return x * first * second; }
-  // Returns the scale 2^e; NaN for a row with an infinity or a NaN, so that its sums are seen.
+  // Returns the scale 2^e; NaN for a row with an infinity or a NaN, so that its sums become NaN.
   __device__ __forceinline__ float scale() const {
     return is_finite ? power_of_two(exponent) : __uint_as_float(0x7fffffffU);
   }

@@ -6,7 +6,7 @@
 namespace tracestep::cuda {
 namespace {
 
-// Returns an operand [batch, rows, k] as stored, and the one kind of parts to make of it.
+// Returns an operand [batch, rows, k] as it is stored, with the parts along K that are to be made.
 SplitSource source_of(const SplitOperand& from, const SplitProduct& product,
                       const SplitParts& parts) {
   SplitSource out{.data = from.data,

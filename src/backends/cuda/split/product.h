@@ -18,8 +18,8 @@
 
 namespace tracestep::cuda {
 
-// An operand [batch, rows, K] as it is stored. `leading` is the distance in elements between rows,
-// or with is_down between elements along K.
+// An operand [batch, rows, K] as it is stored. `leading`: the distance in elements between rows,
+// or, with is_down, between elements along K.
 struct SplitOperand {
   const float* data = nullptr;
   std::int64_t leading = 0, batch_stride = 0;
@@ -40,14 +40,14 @@ struct SplitProduct {
 // bits. k >= 1, and no result may be empty.
 cudaError_t multiply_split(const SplitProduct& product, const LaunchStream& stream);
 
-// The gradients dx = g · w and dw = g' · x of y = x · w', both dense. All three operands are read
-// once: g [rows, n], w [n, k] and x [rows, k], stored row by row, with no size 0.
+// The gradients dx = g · w and dw = g' · x of y = x · w', both dense. The operands g [rows, n],
+// w [n, k] and x [rows, k], each read once, are stored row by row, with no size 0.
 struct SplitLinearGrad {
   std::int64_t rows = 0, n = 0, k = 0;
   const float *g = nullptr, *w = nullptr, *x = nullptr;
   std::int64_t g_leading = 0, w_leading = 0, x_leading = 0;
   float *dx = nullptr, *dw = nullptr;  // nullptr: the gradient is not needed.
-  // plan_split_linear_grad(rows, n, k).workspace_bytes bytes, 256-byte aligned.
+  // plan_split_linear_grad(rows, n, k).workspace_bytes bytes of memory, 256-byte aligned.
   void* workspace = nullptr;
 };
 cudaError_t linear_grad_split(const SplitLinearGrad& grad, const LaunchStream& stream);

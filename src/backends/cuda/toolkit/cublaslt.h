@@ -26,7 +26,7 @@ struct CublasLt {
   std::string problem;  // Why the library cannot be used; empty: it can.
 };
 
-// Loads the library at the first call.
+// Returns the library's functions; loads the library at the first call.
 const CublasLt& cublaslt();
 // Returns the library's name and version, "cuBLASLt 13.0.2"; empty: it is missing.
 std::string cublaslt_name();

@@ -33,7 +33,7 @@ struct Cupti {
   std::string text_of(CUptiResult result) const;
 };
 
-// Loads the library at the first call, so that unprofiled processes never load it.
+// Returns the library; loads it at the first call, so that unprofiled processes never load it.
 const Cupti& cupti();
 
 }  // namespace tracestep::cuda

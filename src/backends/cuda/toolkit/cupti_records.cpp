@@ -19,7 +19,7 @@ std::string readable(const char* mangled) {
   return status == 0 && text != nullptr ? std::string(text.get()) : std::string(mangled);
 }
 
-// Returns the name of a copy as nsys and Kineto write it.
+// Returns the name of a kind of copy as nsys and Kineto write it.
 std::string copy_name(std::uint8_t kind) {
   switch (kind) {
     case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD: return "Memcpy HtoD";
@@ -86,7 +86,7 @@ void CuptiRecords::add(const CUpti_Activity& record) {
 }
 
 void CuptiRecords::add_kernel(const CUpti_ActivityKernel10& k) {
-  // Times are 0 where they could not be taken, and go wrong in very long sessions.
+  // CUPTI gives 0 where it could not take a time; its times are wrong in very long sessions.
   if (k.start == 0 || k.end < k.start) return add_dropped(1);
   Activity a = placed(k);
   a.name = kernel_name(k.name);
@@ -143,9 +143,9 @@ std::int32_t CuptiRecords::call_name(CUpti_CallbackDomain domain, std::uint32_t 
   return calls_[key] = name(is_known ? plain_call_name(text) : fmt::format("call {}", id));
 }
 
-// Returns the node of a launch. Libraries launch some kernels by calls that CUPTI does not record;
-// ids are given out in the order of calls, and one thread issues a step, so such a launch belongs
-// to the node of the last recorded call before: the tracer makes one where a node begins and ends.
+// Returns the node of a launch. Libraries launch some kernels by calls that CUPTI does not record.
+// Ids are given out in the order of calls, and one thread issues a step, so such a launch belongs
+// to the node of the recorded call before it: the tracer makes a call where a node begins and ends.
 std::int32_t CuptiRecords::node_at(std::uint32_t correlation) const {
   const auto next = node_of_.upper_bound(correlation);
   return next == node_of_.begin() ? -1 : std::prev(next)->second;

@@ -29,7 +29,7 @@ class CuptiRecords {
   void add_copy(const CUpti_ActivityMemcpy6& m);
   void add_fill(const CUpti_ActivityMemset4& m);
   void add_call(const CUpti_ActivityAPI& a);
-  // Returns a launch's node or -1. By then, node_of_ must also have the calls without a node.
+  // Returns the node of a launch, or -1; node_of_ must already have the calls that have no node.
   std::int32_t node_at(std::uint32_t correlation) const;
   std::int32_t name(std::string text);
   // Returns the index of a kernel's readable name; each raw name is converted once.
@@ -46,7 +46,7 @@ class CuptiRecords {
 };
 
 // Returns the name of a call without its version, "cudaLaunchKernelExC" for
-// "cudaLaunchKernelExC_v11060", for which readers of traces look.
+// "cudaLaunchKernelExC_v11060": readers of traces look for the short one.
 std::string plain_call_name(std::string name);
 
 }  // namespace tracestep::cuda

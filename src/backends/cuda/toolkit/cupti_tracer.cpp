@@ -21,12 +21,12 @@ constexpr std::uint32_t kFlushForced = 1;
 constexpr CUpti_ActivityKind kKinds[] = {
     CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME,
     CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
-// The driver's calls that are recorded: launches, as libraries launch through it, too.
+// The driver's calls that are recorded: launches, since libraries launch through the driver, too.
 constexpr CUpti_CallbackId kDriverCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz};
 
-// What CUPTI's callbacks fill, on its thread. One for the process: callbacks take no user data.
+// What CUPTI's callbacks fill, on CUPTI's thread. One per process: callbacks take no user data.
 struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};
@@ -50,7 +50,7 @@ void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t*
 void CUPTIAPI take_buffer(CUcontext context, std::uint32_t stream, std::uint8_t* buffer,
                           std::size_t, std::size_t valid_bytes) {
   std::size_t dropped = 0;
-  // Not under the lock: CUPTI may hold one of its own and wait for ours.
+  // This runs without sink().mutex: CUPTI may hold a lock of its own and wait for that mutex.
   const bool has_count = cupti().dropped_records(context, stream, &dropped) == CUPTI_SUCCESS;
   {
     const std::scoped_lock lock(sink().mutex);
@@ -78,7 +78,7 @@ void CUPTIAPI see_graph_node(void*, CUpti_CallbackDomain, CUpti_CallbackId call,
   }
 }
 
-// Gives CUPTI the host's clock, so that records and host times share one.
+// Returns the host's time, which CUPTI calls so that its records and host times share one clock.
 std::uint64_t CUPTIAPI host_clock() {
   return static_cast<std::uint64_t>(now_ns());
 }
@@ -138,7 +138,7 @@ class CuptiTracer final : public ActivityTracer {
   ActivityTrace stop() override { return take_all(); }
 
  private:
-  // Asks to be told of graphs' nodes; not if another profiler has the one place of a subscriber.
+  // Asks CUPTI to report graphs' nodes; it does not if another profiler is its one subscriber.
   void follow_graphs() {
     if (cupti_.subscribe(&subscriber_, see_graph_node, nullptr) != CUPTI_SUCCESS) {
       subscriber_ = nullptr;

@@ -24,8 +24,8 @@ class EventMarks final : public Marks {
   std::vector<cudaEvent_t> events_;
 };
 
-// Events of lanes. While lane 0 is captured, another lane is captured with it from its first wait
-// on.
+// Events of lanes. While lane 0 is captured, any other lane is captured with it from the lane's
+// first wait on.
 class StreamEvents final : public LaneEvents {
  public:
   // The stream of a lane is asked for each time, because a device that joins a group changes the

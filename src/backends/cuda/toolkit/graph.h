@@ -10,8 +10,8 @@
 
 namespace tracestep::cuda {
 
-// Captures what `issue` enqueues on `stream`; it may do no more, and must not wait. If it throws,
-// the capture ends and the exception is passed on. Throws DeviceError.
+// Captures what `issue` enqueues on `stream`; issue() may only enqueue, and must not wait. If it
+// throws, the capture ends and the exception is passed on. Throws DeviceError.
 std::unique_ptr<CapturedWork> capture_graph(cudaStream_t stream,
                                             const std::function<void()>& issue);
 

@@ -12,8 +12,8 @@ namespace {
 
 __global__ void do_nothing() {}
 
-// Returns the mean time between two events with `kernels` empty ones in between, of pairs of events
-// that run one after the other; the least of several such means, since disturbances only add.
+// Returns the mean time between two events with `kernels` empty kernels in between, over pairs of
+// events; the least of several such means, since disturbances only add time.
 double between_events_ns(cudaStream_t stream, Gate& gate, int kernels) {
   constexpr int kPairs = 16, kTimes = 8;
   EventMarks marks(stream, 2 * kPairs);
@@ -40,7 +40,7 @@ double between_events_ns(cudaStream_t stream, Gate& gate, int kernels) {
 
 std::int64_t measure_mark_overhead_ns(cudaStream_t stream, Gate& gate) {
   constexpr int kSeveral = 9;
-  // The first launch loads the kernel, which may wait for the device: not behind a gate.
+  // The first launch loads the kernel, which may wait for the device: no gate must be shut then.
   do_nothing<<<1, 32, 0, stream>>>();
   wait_for(stream);
   const double one = between_events_ns(stream, gate, 1);

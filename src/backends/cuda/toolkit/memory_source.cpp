@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kToFree = "its GPU, to free memory";
 
-// The address, or nullptr where the status says that there is no more memory.
+// Returns the address, or nullptr if the status says that there is no more memory.
 void* address_or_null(cudaError_t status, void* address, const char* call) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();
@@ -24,10 +24,10 @@ void* address_or_null(cudaError_t status, void* address, const char* call) {
   return address;
 }
 
-// Blocks of the host's memory from this size on are touched by all threads.
+// The least size of a block of the host's memory whose pages all hardware threads touch.
 constexpr std::int64_t kLargeHostBytes = std::int64_t{16} << 20;
 
-// Maps, touches and locks pages that kernels read at the same address; nullptr: not to be had.
+// Maps, touches and locks pages that kernels read at the same address; nullptr: out of memory.
 void* locked_pages(std::int64_t bytes) {
   // The system ends a process that touches more than there is; the driver refuses.
   if (bytes > available_memory().value_or(0)) return nullptr;

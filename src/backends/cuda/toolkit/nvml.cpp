@@ -157,7 +157,7 @@ DeviceFacts NvmlDevice::facts() const {
   if (f.memory != nullptr && f.memory(handle_, &memory) == kSuccess) {
     out.memory_used_bytes = static_cast<std::int64_t>(memory.used);
   }
-  // Asked for a list with no room for it, NVML says how many processes there are.
+  // Called with a list of length 0, NVML returns the number of processes.
   unsigned count = 0;
   if (f.processes != nullptr) {
     const int status = f.processes(handle_, &count, nullptr);

@@ -12,7 +12,7 @@ namespace tracestep::cuda {
 // NVML's functions. library() finds them once per process; tests pass functions of their own.
 class Nvml {
  public:
-  // The address of a function by its name, or nullptr.
+  // Returns the address of the function with this name, or nullptr.
   using Find = std::function<void*(const char* name)>;
 
   // An empty `find` means that there is no library, for the reason `problem`.

@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kMajor = CUDART_VERSION / 1000;
 
-// Loads the headers that NVRTC has in a library of their own, from the folder that NVRTC itself
-// came from. NVRTC asks the loader for them by name, which finds what is loaded, and else only what
-// lies in the loader's own folders; packages of pip are no such folder.
+// Loads the library that holds NVRTC's own headers, from the folder that NVRTC was loaded from.
+// NVRTC asks the loader for it by name, which finds libraries that are loaded, and otherwise looks
+// only in the loader's own folders, where packages of pip are not.
 void load_builtins(const Nvrtc& nvrtc) {
   int major = 0, minor = 0;
   Dl_info info{};
@@ -25,7 +25,7 @@ void load_builtins(const Nvrtc& nvrtc) {
   if (dladdr(reinterpret_cast<void*>(nvrtc.version), &info) == 0) return;
   const auto folder = std::filesystem::path(info.dli_fname).parent_path();
   const std::string name = fmt::format("libnvrtc-builtins.so.{}.{}", major, minor);
-  // Stays loaded. Where it is not there, the first compilation says so.
+  // The library stays loaded. If it is missing, the first compilation says so.
   ::dlopen((folder / name).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 

@@ -22,14 +22,14 @@ struct Nvrtc {
   decltype(&nvrtcGetErrorString) error_text = nullptr;
   std::string problem;  // Why the library cannot be used; empty: it can.
 
-  // True if it can compile for this compute capability (10 * major + minor).
+  // True if NVRTC can compile for this compute capability (10 * major + minor).
   bool knows(int compute_capability) const;
   // Compiles the text for this compute capability. Throws Error{kDevice} with the compiler's log.
   // Thread-safe.
   std::string compiled(const std::string& text, int compute_capability) const;
 };
 
-// Loads the library at the first call.
+// Returns the compiler; loads its library at the first call.
 const Nvrtc& nvrtc();
 // Returns the library's name and version, "NVRTC 13.0"; empty: it is missing.
 std::string nvrtc_name();

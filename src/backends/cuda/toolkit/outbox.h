@@ -24,7 +24,7 @@ struct Sending {
   unsigned count;
 };
 
-// Launches the kernel that sends, which has one thread.
+// Launches a kernel of one thread that writes the values of `what` to `to`.
 cudaError_t launch_send(cudaStream_t stream, const Sending& what, Letter* to);
 
 class StreamOutbox final : public Outbox {

@@ -1,4 +1,4 @@
-// Page-locked host memory; mapped, so that kernels can reach it by the same address.
+// Page-locked host memory; mapped, so that kernels can reach it at the same address.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace tracestep::cuda {
 class FusedKernels;
 class Gemm;
 
-// What kind of bad data a kernel found. The kernel continues with a harmless value; at the next
+// The kinds of bad data that kernels find. A kernel continues with a harmless value; at the next
 // synchronisation the host sees the fault and throws Error{kUsage}.
 enum class FaultKind : std::int32_t {
   kNone,
@@ -25,7 +25,7 @@ struct Fault {
   std::int64_t value, bound;
   const char* op;  // The op's name, in host memory.
 };
-// Where a kernel stores a fault.
+// Where a kernel stores a fault, and the name of the op for which it runs.
 struct FaultPlace {
   Fault* fault = nullptr;
   const char* op = nullptr;
@@ -45,7 +45,7 @@ struct CudaStream {
   LaunchStream launch_stream() const { return {handle, dependent}; }
 };
 
-// Throws DeviceError that names the op.
+// Throws DeviceError with the op's name and the text of `status`.
 [[noreturn]] void fail_launch(const KernelCall& call, cudaError_t status);
 
 inline const CudaStream& stream_of(const KernelCall& call) {

@@ -17,10 +17,10 @@ class Transfers {
   explicit Transfers(cudaStream_t stream) : stream_(stream) {}
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
-  // Copies to the device. On return the host's memory may be reused, and work that is issued next
-  // sees the values.
+  // Copies to the device. When it returns, the host's memory may be reused, and work that is issued
+  // later sees the copied values.
   void in(void* device, const void* host, std::int64_t bytes);
-  // Waits for all issued work, and copies to the host, which has the bytes on return.
+  // Waits for all issued work and copies to the host's memory, which has the bytes on return.
   void out(void* host, const void* device, std::int64_t bytes);
 
  private:
@@ -60,7 +60,7 @@ class SideUploads {
   ~SideUploads();
   SideUploads(const SideUploads&) = delete;
   SideUploads& operator=(const SideUploads&) = delete;
-  // Copies in as Transfers::in() does, to memory that no work in progress uses.
+  // Copies as Transfers::in() does, but to memory that no work in progress uses.
   void in(void* device, const void* host, std::int64_t bytes);
 
  private:

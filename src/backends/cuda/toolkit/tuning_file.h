@@ -30,7 +30,7 @@ class TuningFile {
   void read();
   void write() const;
 
-  // The file, and the device and library of new choices: "NVIDIA H200; cuBLASLt 13.0.2".
+  // The file's path, and the device and library of new choices: "NVIDIA H200; cuBLASLt 13.0.2".
   const std::string path_, owner_;
   std::map<std::pair<std::string, std::string>, Choice> choices_;  // Choices by owner and problem.
 };

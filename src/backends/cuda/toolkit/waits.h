@@ -6,8 +6,8 @@
 
 namespace tracestep::cuda {
 
-// Wait for everything that was issued up to now: on the stream, before the event, on the device.
-// They throw DeviceError with what went wrong there.
+// Wait for all work issued so far: on the stream, before the event, or on the device. They throw
+// DeviceError with what went wrong on the device.
 void wait_for(cudaStream_t stream);
 void wait_for(cudaEvent_t event);
 void wait_for_device();

@@ -11,7 +11,7 @@
 
 namespace tracestep::cuda {
 
-// --- the bits of a Real, as the functors of stochastic rounding use them -----------------------
+// --- Bits: the bits of a Real, for the functors of stochastic rounding ------------------------
 struct Bits {
   std::uint32_t v;
 };
@@ -52,13 +52,13 @@ struct Stream {
   Stream() = default;
   explicit Stream(const TensorRef& tensor) : data(tensor.data), dtype(tensor.dtype) {}
 
-  // Returns whether groups of `elements` can be moved at once.
+  // True if `elements` neighbouring elements can be moved at once.
   bool is_aligned_to(std::size_t elements) const {
     return is_aligned(data, elements * size_of(dtype));
   }
 };
 
-// N elements as they are stored, so that loads of all streams are issued before the first is used.
+// N elements as they are stored: a thread can load from all streams before it uses the first.
 template <int N>
 struct Raw {
   Pack<float, N> bits;  // elements of 16 bits fill the first half
@@ -106,19 +106,19 @@ __device__ void store(const Stream& stream, std::int64_t i, const Pack<float, N>
   }
 }
 
-// Returns a rank-0 operand's value, or element i of a short one; `fallback` if there is none.
+// Returns the value of a rank-0 operand, or element i of a vector; `fallback` without an operand.
 __device__ inline float scalar_of(const Stream& scalar, float fallback, std::int64_t i = 0) {
   if (scalar.data == nullptr) return fallback;
   return widened<1>(load<1>(scalar, i), scalar.dtype).at[0];
 }
 
-// Operands and results for one tensor.
+// Operands and results of the update of one tensor.
 struct Tensor {
   Stream p, g, m, v;
   Stream p_new, m_new, v_new;  // each may share the old one's memory
   Stream shadow;               // what p becomes, in a narrower dtype
 
-  // Returns whether groups of `elements` can be moved at once.
+  // True if `elements` neighbouring elements of every stream can be moved at once.
   bool is_aligned_to(std::size_t elements) const {
     bool aligned = true;
     for (const Stream& s : {p, g, m, v, p_new, m_new, v_new, shadow}) {
@@ -157,7 +157,7 @@ __device__ inline Factors factors_of(const Rates& r) {
           .rounds_weight = r.rounds_weight};
 }
 
-// Rounds the weight at random, by the element's `noise`.
+// Rounds the weight at random, by `noise`, the random bits of its element.
 __device__ inline Real rounded_weight(Real p, Bits noise) {
   return scalar::StochasticRound()(p, scalar::WeightNoise()(noise));
 }
@@ -205,7 +205,7 @@ __device__ Pack<float, N> update_group(const Tensor& t, const Factors& f, std::i
   return p;
 }
 
-// Returns the rates of a call. `scale`, `apply` and `count`: nullptr where the call has none.
+// Returns the rates of a call. `scale`, `apply` and `count` are nullptr if the call has none.
 inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorRef& step_size,
                       const TensorRef* scale, const TensorRef* apply, const TensorRef* count) {
   const Attrs& attrs = call.attrs;
@@ -222,7 +222,7 @@ inline Rates rates_of(const KernelCall& call, const TensorRef& lr, const TensorR
           .has_eps_factor = step_size.shape.rank() > 0};
 }
 
-// Returns the row of a table that has the chunk; chunks are numbered over all rows.
+// Returns the index of the table's row that has this chunk; chunks are numbered over all rows.
 template <class Table>
 __device__ int row_of(const Table& table, std::int32_t chunk) {
   int low = 0, high = table.count;
@@ -233,8 +233,8 @@ __device__ int row_of(const Table& table, std::int32_t chunk) {
   return low;
 }
 
-// The most blocks of an update beside other kernels with states in the host's memory. Each has 24
-// KiB of reads in flight, of which PCIe 5.0 takes some 110 KiB; other multiprocessors stay free.
+// The most blocks of an update on another lane whose moments are in the host's memory. Each block
+// has 24 KiB of reads in flight; PCIe 5.0 takes some 110 KiB, and other multiprocessors stay free.
 constexpr unsigned kBlocksOnLink = 16;
 
 inline bool lies_on_host(const void* data) {
@@ -242,8 +242,8 @@ inline bool lies_on_host(const void* data) {
   return cudaPointerGetAttributes(&found, data) == cudaSuccess && found.type == cudaMemoryTypeHost;
 }
 
-// Returns the blocks of a grid for `work` items, of which a block does `per_block` at a time; a
-// multiprocessor holds `resident` blocks, and `m` is where the first moment lies.
+// Returns the number of blocks for `work` items, of which a block does `per_block` at a time and a
+// multiprocessor holds `resident` blocks. `m`: the address of the first moment.
 inline unsigned update_blocks(const KernelCall& call, const void* m, std::int64_t work,
                               std::int64_t per_block, int resident) {
   const unsigned blocks = blocks_for(call, work, per_block, resident, 8);

@@ -13,13 +13,13 @@ constexpr int kThreads = 256;
 constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr unsigned kWarps = kThreads / kWarp;
 
-// Blocks of codes that a block of threads processes at a time.
+// Coded blocks of 128 elements that a block of threads processes at a time.
 constexpr std::int64_t kChunk = kPerWarp * kWarps;
-// The most tensors of a launch: the table and the rates fit into a kernel's parameters.
+// The most tensors of a launch, whose table must fit into a kernel's parameters with the rates.
 constexpr int kMostTensors = 200;
 constexpr std::size_t kParameterBytes = 32764;
 
-// The dtypes of weight and gradient, where four elements are moved at once.
+// The dtypes of weight and gradient (kWide: float32) for which four elements are moved at once.
 enum class Pair : std::uint8_t { kOther, kWide, kWideBF16, kWideF16, kBF16 };
 
 struct Row {
@@ -36,7 +36,7 @@ struct Table {
 static_assert(sizeof(Predecessors) + alignof(Table) + sizeof(Table) + sizeof(Rates) <=
               kParameterBytes);
 
-// Updates whole blocks begin, begin + 1, … below `end`; returns the first that is left.
+// Updates coded blocks [begin, end) four elements at once; returns the first block left over.
 __device__ std::int64_t update_whole(const Row& row, const Factors& f, unsigned warp,
                                      std::int64_t begin, std::int64_t end) {
   if (!f.apply) return begin;
@@ -97,7 +97,7 @@ CodedTensor tensor_of(const KernelCall& call, const AdamwGroups& groups, std::si
           .v = codes_of(in[3], in[5], out[2], out[4])};
 }
 
-// Returns the dtypes if all is in place, four move at once and a shadow has g's; else kOther.
+// Returns the dtypes; kOther unless all is in place, four move at once and a shadow has g's dtype.
 Pair pair_of(const CodedTensor& t) {
   for (const Codes& c : {t.m, t.v}) {
     const bool is_in_place = c.codes_new == c.codes && c.scales_new == c.scales;

@@ -6,7 +6,7 @@
 namespace tracestep::cuda::updates {
 
 // A float32 whose root and quotient are off by 2^-21 and take denominators below 2^-126 as zero:
-// nothing beside moments of 4 bits of mantissa, of which sqrt(v) + eps is far larger.
+// less than moments with 4 bits of mantissa show, and sqrt(v) + eps is far larger than 2^-126.
 struct Quick {
   float v;
 };
@@ -78,7 +78,7 @@ __device__ inline Updated update_lane(const Factors& f, bool rounds_weight,
   return out;
 }
 
-// Four neighbouring elements as they are stored: weights, gradients, and codes of the moments.
+// A lane's four neighbouring elements as stored: weights, gradients, and codes of both moments.
 template <class W, class G>
 struct Lane {
   Pack<W, kFour> p;
@@ -94,12 +94,12 @@ __device__ inline Pack<float, kFour> floats_of(const Pack<T, kFour>& x) {
   return out;
 }
 
-// How many blocks a warp updates one after the other, so that their scales are read and written
-// together: half a warp each of m and of v. One by one, the update takes 1.4 times as long.
+// How many blocks a warp updates one after the other, so that their scales are moved together: half
+// a warp's lanes move scales of m, half those of v. One by one, an update takes 1.4 times as long.
 constexpr unsigned kPerWarp = kWarp / 2;
 
 // The blocks from `begin` on of a tensor that is updated in place, four elements at once, with
-// weights W and gradients G. Counted from there, places are 32 bits wide.
+// weights W and gradients G. Indices count from there, so that 32 bits are enough.
 template <class W, class G>
 class Blocks {
  public:
@@ -114,7 +114,7 @@ class Blocks {
     if (shadow_ != nullptr) shadow_ += begin * kCodedBlock;
   }
 
-  // Updates the blocks of one warp that lie below block `end`.
+  // Updates the kPerWarp blocks of warp number `warp`, as far as they lie before block `end`.
   __device__ void update(const Factors& f, unsigned warp, unsigned end) const {
     const unsigned first = warp * kPerWarp, own = lane() % kPerWarp;
     float* const place_of_scale = (lane() < kPerWarp ? m_scales_ : v_scales_) + first + own;
@@ -169,8 +169,8 @@ class Blocks {
   G* shadow_;  // nullptr: there is none
 };
 
-// Updates one block element by element: of a tensor that cannot be moved four at once, or the short
-// one at its end, behind which all is zero.
+// Updates one block element by element: a block of a tensor that cannot be moved four elements at
+// once, or a tensor's short last block, whose missing elements count as 0.
 __device__ inline void update_short(const CodedTensor& t, const Factors& f, std::int64_t block,
                                     std::int64_t count) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -19,7 +19,7 @@ struct NormOperands {
   int operands;
 };
 
-// Sums squares by packs of float32 for every T: a tensor and its widened copy have equal norms.
+// Sums squares in packs of float32 for every T, so that a widened copy of a tensor has its norm.
 template <class T>
 __device__ float sum_of_squares(const void* data, std::int64_t begin, std::int64_t count) {
   return reduce_dense<Plus, Squared, kPack<float>>(static_cast<const T*>(data) + begin, count,

@@ -13,7 +13,7 @@ constexpr int kFour = 4;  // elements of a lane
 constexpr unsigned kAllLanes = 0xffffffffu;
 static_assert(kWarp * kFour == kCodedBlock);
 
-// Decodes element j of a word, which holds the codes of four.
+// Decodes element j of a word that holds four codes.
 template <class Moment>
 __device__ inline Real decoded(std::uint32_t word, int j, float scale) {
   return scalar::MomentFromCode<Moment>()(Bits{(word >> (8 * j)) & 0xffu}, Real{scale});
@@ -24,7 +24,7 @@ struct Coded {
   float scale;
 };
 
-// Encodes a lane's four moments with the scale of the block. `noise`: v takes its upper half.
+// Encodes a lane's four moments by the block's largest. `noise`: v takes the upper half of it.
 template <class Moment>
 __device__ inline Coded encoded(const Pack<float, kFour>& x, const Bits (&noise)[kFour]) {
   std::uint32_t most = 0;

@@ -17,7 +17,7 @@ constexpr int kResident = 4;  // blocks of kThreads threads per multiprocessor
 constexpr int kAhead = 2;     // groups of elements in flight per thread
 constexpr int kGroup = 4;     // elements: 16 bytes of float32
 
-// Updates groups of N elements: the groups first, first + stride, … below `end`.
+// Updates groups of N elements: groups first, first + stride, … before `end`.
 template <int N>
 __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t first,
                               std::int64_t stride, std::int64_t end) {
@@ -37,7 +37,7 @@ __device__ void update_groups(const Tensor& t, const Factors& f, std::int64_t fi
 }
 
 // --- one tensor --------------------------------------------------------------------------------
-// Updates elements in groups of N: those from group `begin` to group `end`.
+// Updates the groups of N elements with numbers in [begin, end).
 template <int N>
 __global__ void __launch_bounds__(kThreads)
     adamw_kernel(Predecessors before, Tensor t, Rates rates, std::int64_t begin, std::int64_t end) {
@@ -76,9 +76,9 @@ void adamw(const KernelCall& call) {
 }
 
 // --- many tensors ------------------------------------------------------------------------------
-// Elements that a block processes at a time.
+// The number of elements in a chunk, which a block processes at a time.
 constexpr std::int64_t kChunk = 4 * kAhead * kGroup * kThreads;
-// The most tensors of a launch: the table and the rates fit into a kernel's parameters.
+// The most tensors of a launch, whose table must fit into a kernel's parameters with the rates.
 constexpr int kMostTensors = 220;
 constexpr std::size_t kParameterBytes = 32764;
 
@@ -157,7 +157,7 @@ void multi_adamw(const KernelCall& call) {
   launch_table(call, table, rates);
 }
 
-// --- rounding alone: y is x, rounded by the noise of the element -------------------------------
+// --- rounding alone: y is x, rounded at random by the bits of weight, gradient and step ----------
 __global__ void __launch_bounds__(kThreads)
     stochastic_round_kernel(Predecessors before, Stream x, Stream weight, Stream gradient,
                             Stream step, Stream y, int shift, bool of_weight, std::int64_t count) {
