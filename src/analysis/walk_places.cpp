@@ -25,7 +25,7 @@ std::optional<Strides> steps_of_view(const Program& body, const Node& node) {
   return layout->strides;
 }
 
-// Places the values of a body in its walk, beginning with those that decide the walk's order.
+// Finds each value's strides in the fused loop (the walk), first for those that decide its order.
 class Placer {
  public:
   explicit Placer(FusedBody& out) : out_(out), body_(out.program) {

@@ -283,8 +283,8 @@ class ChunkFfn {
     }
   }
 
-  // Returns `part` if the node that makes it can write it into the assembled value, else a copy of
-  // it. It can if exactly `readers` nodes in regions read the value: no other one needs `part`.
+  // Returns `part`, a chunk of value `id`, if the op that makes it can write into the joined value
+  // and exactly `readers` nodes of regions read `id`, so that no other needs it; else a copy of it.
   Val written(ValueId id, Val part, std::ptrdiff_t readers) {
     const auto& writes = node(program_.value(id).producer).op->writes;
     const Type own = part.type();

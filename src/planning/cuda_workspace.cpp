@@ -68,7 +68,7 @@ std::int64_t tiles_of(const Type& x) {
   return quantize_tiles(x.shape[0], x.shape[1]);
 }
 
-// Returns the bytes of the magnitudes of the step before, and of the largest one of each tile.
+// Returns the bytes of each weight's largest magnitude a step before, and of each tile's one now.
 std::int64_t refresh_codes(Call c, Traits) {
   std::int64_t numbers = 0;
   for (std::size_t i = 1; i < c.inputs.size(); i += 4) numbers += 1 + tiles_of(c.inputs[i]);

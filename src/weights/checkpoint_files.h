@@ -18,9 +18,9 @@
 
 namespace tracestep {
 
-// The newest complete checkpoint of a folder of weights, as CheckpointWriter::load(), or the one
-// that a file such as DIR/best names; nullopt where `path` is neither. Errors: kInput, also when
-// there is none.
+// The newest complete checkpoint of a folder of weights, or the one that a file such as DIR/best
+// names; nullopt for a file that names none. Errors: kInput, also for a folder without a complete
+// checkpoint.
 std::optional<Checkpoint> checkpoint_of_weights(const std::filesystem::path& path);
 
 // True if the folder has any checkpoint, complete or not.

@@ -475,7 +475,7 @@ class Composer {
     if (relation.is(Ordering::kMore) && value > 0) return (value - high) / value;
     return std::numeric_limits<double>::infinity();
   }
-  // Notes the difference between two numbers, of which the smallest is kept, if noise may move one.
+  // Keeps the smallest difference of all comparisons in which noise may move one of the numbers.
   void note_difference(const Quantity& left, const Quantity& right, double difference) {
     const bool is_measured = left.low < left.high || right.low < right.high;
     if (is_measured) least_difference_ = std::min(least_difference_, difference);
