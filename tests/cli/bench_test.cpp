@@ -40,7 +40,7 @@ TEST(BenchTest, ABudgetThatCannotBeMetIsTheStatusOfItsRow) {
 TEST(BenchTest, CellsOfRoundsAreComparedWithTheFirstAndTheAnswerComesFirst) {
   const std::string bench =
       std::string("bench --threads 1 --batch 2 --warmup 1 --steps 2 --roof 0") + kSmallModel +
-      " --mode forward --context 8,64 --rounds ";
+      " --mode forward --context 8,256 --rounds ";
   const Json result = json_of(bench + "9");
   ASSERT_EQ(result.at("rows").size(), 2u);
   EXPECT_EQ(result.at("rows").items()[0].at("visit_samples").size(), 9u);
@@ -52,7 +52,7 @@ TEST(BenchTest, CellsOfRoundsAreComparedWithTheFirstAndTheAnswerComesFirst) {
   EXPECT_EQ(beside.at("is").as_string(), "slower");
   EXPECT_GT(beside.at("ratio").as_double(), 2);
   const ProgramRun text = run_tracestep(words_of(bench + "9"));
-  EXPECT_EQ(text.out.find("context 64 takes "), 0u) << text.out;
+  EXPECT_EQ(text.out.find("context 256 takes "), 0u) << text.out;
   const ProgramRun few = run_tracestep(words_of(bench + "3"));
   EXPECT_NE(few.out.find("too few for a verdict: nine can tell"), std::string::npos) << few.out;
 }
