@@ -68,7 +68,7 @@ void add_accesses(const FusedBody& body, std::span<const FusedOperand> leaves,
 void merge_parts(const FusedBody& body, FusedLayout& out) {
   std::vector<std::vector<std::int64_t>> steps(out.accesses.size());
   for (std::size_t i = 0; i + 1 < body.cuts.size(); ++i) {
-    const Part part{body.cuts[i], body.cuts[i + 1] / body.cuts[i]};
+    const FusedPart part{body.cuts[i], body.cuts[i + 1] / body.cuts[i]};
     bool merges = !out.parts.empty() && part.cut != body.width && part.cut != 2 * body.half;
     for (std::size_t a = 0; a < out.accesses.size() && merges; ++a) {
       merges = out.accesses[a].steps[i] == steps[a].back() * out.parts.back().size;
@@ -161,7 +161,7 @@ bool Access::has_packs(std::int64_t n) const {
 
 std::size_t FusedLayout::first_part_behind(std::int64_t points) const {
   return static_cast<std::size_t>(
-      std::ranges::count_if(parts, [&](const Part& part) { return part.cut < points; }));
+      std::ranges::count_if(parts, [&](const FusedPart& part) { return part.cut < points; }));
 }
 
 std::int64_t FusedLayout::largest_offset() const {

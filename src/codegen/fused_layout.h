@@ -11,7 +11,7 @@
 namespace tracestep {
 
 // A range of the walk along which every operand and result has a single step.
-struct Part {
+struct FusedPart {
   std::int64_t cut, size;
 };
 
@@ -37,7 +37,7 @@ struct FusedLayout {
   std::vector<Access> accesses;   // operands, then results
   std::size_t operands = 0;       // How many of `accesses` are operands; they come first.
   std::vector<std::size_t> read;  // For each operand, the leaf that it reads.
-  std::vector<Part> parts;
+  std::vector<FusedPart> parts;
   std::int64_t pack = 1;        // How many adjacent points a thread computes together.
   std::int64_t held_packs = 1;  // How many packs of a row a thread holds.
   std::int64_t lanes = 1;       // The threads of a row; if nothing is reduced, those of a block.

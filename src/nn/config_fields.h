@@ -15,12 +15,12 @@ namespace tracestep {
 
 // Reads typed fields of a JSON object. The functions return `usual` if the field is missing or
 // null, and throw Error{kInput} naming `where` and the field for a value of another type.
-class Fields {
+class ConfigFields {
  public:
   static constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 
   // Reads `json`; finish() adds to the list `unknown`. This and `json` must outlive the object.
-  Fields(const Json& json, std::string where, std::vector<std::string>& unknown)
+  ConfigFields(const Json& json, std::string where, std::vector<std::string>& unknown)
       : json_(json), where_(std::move(where)), unknown_(unknown) {}
 
   // Returns the member; nullptr if it is missing or null.

@@ -25,7 +25,7 @@ constexpr std::string_view kDropouts[] = {
 
 struct Family {
   std::string_view type;
-  void (*read)(Fields&, ModelConfig&);
+  void (*read)(ConfigFields&, ModelConfig&);
   // The sizes of a model whose config.json leaves them out.
   std::int64_t vocab, d_model, d_ff, layers, heads;
   // Of the text part of a multimodal model: the type of the whole, whose older files have the
@@ -56,7 +56,7 @@ constexpr std::string_view kOtherParts[] = {"vision_config",       "image_token_
                                             "video_token_id",      "vision_start_token_id",
                                             "vision_end_token_id", "vision_token_id"};
 
-void add_dropout_note(Fields& f, std::vector<std::string>& notes) {
+void add_dropout_note(ConfigFields& f, std::vector<std::string>& notes) {
   std::vector<std::string> dropped;
   for (std::string_view key : kDropouts) {
     if (f.real(key, 0.0) != 0.0) dropped.emplace_back(key);
@@ -77,7 +77,7 @@ std::vector<std::string> known_families() {
 namespace {
 
 // Returns how the weights are stored, as "gptq, 4 bits", by a field that says it; empty: none does.
-std::string quantization_of(Fields& f) {
+std::string quantization_of(ConfigFields& f) {
   const Json* how = nullptr;
   for (const char* key : {"quantization_config", "quantization", "compression_config"}) {
     const Json* found = f.find(key);
@@ -112,7 +112,7 @@ void say_part(ReadModel& model) {
 // Reads a multimodal model's text part; throws if its parts differ in whether the head is tied.
 ReadModel text_part_of(const Json& json, const Json& text, const std::string& where) {
   ReadModel out = model_of_json(text, where + " text_config");
-  Fields whole(json, where, out.unknown);
+  ConfigFields whole(json, where, out.unknown);
   if (out.quantized.empty()) out.quantized = quantization_of(whole);
   if (text.find("tie_word_embeddings") == nullptr) {
     out.config.is_tied = whole.flag("tie_word_embeddings", out.config.is_tied);
@@ -148,7 +148,7 @@ ReadModel model_of_json(const Json& json, const std::string& where) {
   const Family& family = family_of(json, where);
   ReadModel out{.config = {},
                 .family = std::string(family.alone.empty() ? family.type : family.alone)};
-  Fields fields(json, where, out.unknown);
+  ConfigFields fields(json, where, out.unknown);
   fields.find("model_type");
   ModelConfig& c = out.config;
   c = {.vocab = family.vocab,

@@ -17,7 +17,7 @@ inline constexpr std::int64_t kMostLayers = 4096;
 
 // --- shared ---
 
-Activation activation_of(Fields& f, std::string_view key, const std::string& usual);
+Activation activation_of(ConfigFields& f, std::string_view key, const std::string& usual);
 
 // What a family assumes about positions, and how it names scalings.
 struct Lengths {
@@ -30,35 +30,37 @@ struct Lengths {
 
 // Reads rope_theta and rope_scaling, or rope_parameters, which may be separate for layers with a
 // window. `lengths`: the family's defaults.
-void read_rotation(Fields& f, ModelConfig& c, Lengths lengths = {});
+void read_rotation(ConfigFields& f, ModelConfig& c, Lengths lengths = {});
 
 // Reads "layer_types", or uses the family's usual pattern. A null window means that there is none,
 // and a missing field means the usual window.
-void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers);
+void read_windows(ConfigFields& f, ModelConfig& c, std::int64_t usual_window,
+                  std::string usual_layers);
 
 // Reads the sizes by the names that Llama and the families after it use.
-void read_sizes(Fields& f, ModelConfig& c);
+void read_sizes(ConfigFields& f, ModelConfig& c);
 // Reads what most families store as Llama does. `kv_heads`: the default; 0: as many as heads.
-void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths = {});
-void read_attention_bias(Fields& f, ModelConfig& c, bool usual);
+void read_like_llama(ConfigFields& f, ModelConfig& c, std::int64_t kv_heads,
+                     const Lengths& lengths = {});
+void read_attention_bias(ConfigFields& f, ModelConfig& c, bool usual);
 
 // --- families ---
 
-void read_llama(Fields& f, ModelConfig& c);
-void read_mistral(Fields& f, ModelConfig& c);
-void read_qwen2(Fields& f, ModelConfig& c);
-void read_qwen2_vl(Fields& f, ModelConfig& c);
-void read_qwen3(Fields& f, ModelConfig& c);
-void read_olmo2(Fields& f, ModelConfig& c);
-void read_olmo3(Fields& f, ModelConfig& c);
-void read_phi3(Fields& f, ModelConfig& c);
-void read_smollm3(Fields& f, ModelConfig& c);
-void read_stablelm(Fields& f, ModelConfig& c);
-void read_gemma(Fields& f, ModelConfig& c);
-void read_gemma2(Fields& f, ModelConfig& c);
-void read_gemma3(Fields& f, ModelConfig& c);
-void read_starcoder2(Fields& f, ModelConfig& c);
-void read_gpt2(Fields& f, ModelConfig& c);
-void read_gpt_neox(Fields& f, ModelConfig& c);
+void read_llama(ConfigFields& f, ModelConfig& c);
+void read_mistral(ConfigFields& f, ModelConfig& c);
+void read_qwen2(ConfigFields& f, ModelConfig& c);
+void read_qwen2_vl(ConfigFields& f, ModelConfig& c);
+void read_qwen3(ConfigFields& f, ModelConfig& c);
+void read_olmo2(ConfigFields& f, ModelConfig& c);
+void read_olmo3(ConfigFields& f, ModelConfig& c);
+void read_phi3(ConfigFields& f, ModelConfig& c);
+void read_smollm3(ConfigFields& f, ModelConfig& c);
+void read_stablelm(ConfigFields& f, ModelConfig& c);
+void read_gemma(ConfigFields& f, ModelConfig& c);
+void read_gemma2(ConfigFields& f, ModelConfig& c);
+void read_gemma3(ConfigFields& f, ModelConfig& c);
+void read_starcoder2(ConfigFields& f, ModelConfig& c);
+void read_gpt2(ConfigFields& f, ModelConfig& c);
+void read_gpt_neox(ConfigFields& f, ModelConfig& c);
 
 }  // namespace tracestep::readers

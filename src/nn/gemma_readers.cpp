@@ -7,7 +7,7 @@ namespace tracestep::readers {
 namespace {
 
 // Sets the fields that all Gemmas share.
-void read_any_gemma(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
+void read_any_gemma(ConfigFields& f, ModelConfig& c, std::int64_t kv_heads) {
   c.norm_eps = 1e-6;
   c.head_size = 256;
   c.is_tied = true;
@@ -18,7 +18,7 @@ void read_any_gemma(Fields& f, ModelConfig& c, std::int64_t kv_heads) {
   f.expect("use_bidirectional_attention", false);
 }
 
-void read_like_gemma(Fields& f, ModelConfig& c) {
+void read_like_gemma(ConfigFields& f, ModelConfig& c) {
   c.norm_place = NormPlace::kBoth;
   read_any_gemma(f, c, 4);
   const Activation other = c.activation;
@@ -36,7 +36,7 @@ void read_like_gemma(Fields& f, ModelConfig& c) {
 }  // namespace
 
 // Reads gemma, whose first files say gelu but mean its form by tanh, as a later field confirms.
-void read_gemma(Fields& f, ModelConfig& c) {
+void read_gemma(ConfigFields& f, ModelConfig& c) {
   read_any_gemma(f, c, 16);
   c.activation = activation_of(f, "hidden_act", "gelu_pytorch_tanh");
   if (c.activation == Activation::kGelu) c.activation = Activation::kGeluTanh;
@@ -45,7 +45,7 @@ void read_gemma(Fields& f, ModelConfig& c) {
   }
 }
 
-void read_gemma2(Fields& f, ModelConfig& c) {
+void read_gemma2(ConfigFields& f, ModelConfig& c) {
   // A null says that there is no cap, a missing field that it is the usual one.
   if (f.json().find("attn_logit_softcapping") == nullptr) c.score_cap = 50.0;
   if (f.json().find("final_logit_softcapping") == nullptr) c.logit_cap = 30.0;
@@ -56,7 +56,7 @@ void read_gemma2(Fields& f, ModelConfig& c) {
   }
 }
 
-void read_gemma3(Fields& f, ModelConfig& c) {
+void read_gemma3(ConfigFields& f, ModelConfig& c) {
   c.rope_theta = 1e6;
   c.qk_norm = QkNorm::kHead;
   c.rope_theta_windowed = f.real("rope_local_base_freq", 10000.0);

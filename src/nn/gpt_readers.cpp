@@ -2,7 +2,7 @@
 
 namespace tracestep::readers {
 
-void read_starcoder2(Fields& f, ModelConfig& c) {
+void read_starcoder2(ConfigFields& f, ModelConfig& c) {
   c.is_tied = true;
   read_like_llama(f, c, 2, {.most = 4096});
   c.activation = activation_of(f, "hidden_act", "gelu_pytorch_tanh");
@@ -19,7 +19,7 @@ void read_starcoder2(Fields& f, ModelConfig& c) {
   expect("norm_type", "layer_norm");
 }
 
-void read_gpt2(Fields& f, ModelConfig& c) {
+void read_gpt2(ConfigFields& f, ModelConfig& c) {
   c.is_tied = f.flag("tie_word_embeddings", true);
   c.vocab = f.integer("vocab_size", 50257);
   c.d_model = f.integer("n_embd", 768);
@@ -37,7 +37,7 @@ void read_gpt2(Fields& f, ModelConfig& c) {
   f.expect("scale_attn_by_inverse_layer_idx", false);
 }
 
-void read_gpt_neox(Fields& f, ModelConfig& c) {
+void read_gpt_neox(ConfigFields& f, ModelConfig& c) {
   c.rope_share = f.real("rotary_pct", 0.25);
   c.rope_theta = f.real("rotary_emb_base", 10000.0);
   read_sizes(f, c);

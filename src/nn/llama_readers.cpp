@@ -6,7 +6,7 @@ namespace tracestep::readers {
 namespace {
 
 // Reads the windows of Qwen, which layers from "max_window_layers" on have if they are switched on.
-void read_qwen_windows(Fields& f, ModelConfig& c, std::int64_t usual_full) {
+void read_qwen_windows(ConfigFields& f, ModelConfig& c, std::int64_t usual_full) {
   const bool is_on = f.flag("use_sliding_window", false);
   const Json* first = f.find("max_window_layers");
   if (first != nullptr && !first->is_int()) f.fail("max_window_layers", "a whole number");
@@ -18,7 +18,7 @@ void read_qwen_windows(Fields& f, ModelConfig& c, std::int64_t usual_full) {
   if (!is_on) c.window = 0;
 }
 
-void read_rope_layers(Fields& f, ModelConfig& c, std::int64_t interval) {
+void read_rope_layers(ConfigFields& f, ModelConfig& c, std::int64_t interval) {
   c.rope_layers.clear();
   const Json* rotated = f.find("no_rope_layers");
   if (rotated != nullptr && (!rotated->is_array() || std::ssize(rotated->items()) < c.layers)) {
@@ -39,20 +39,20 @@ void read_rope_layers(Fields& f, ModelConfig& c, std::int64_t interval) {
 
 }  // namespace
 
-void read_llama(Fields& f, ModelConfig& c) {
+void read_llama(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   read_like_llama(f, c, 0);
   read_attention_bias(f, c, false);
   c.ffn_bias = f.flag("mlp_bias", false);
 }
 
-void read_mistral(Fields& f, ModelConfig& c) {
+void read_mistral(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   read_like_llama(f, c, 8);
   read_windows(f, c, 4096, "w");
 }
 
-void read_qwen2(Fields& f, ModelConfig& c) {
+void read_qwen2(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   read_like_llama(f, c, 32);
   c.qkv_bias = true;
@@ -60,7 +60,7 @@ void read_qwen2(Fields& f, ModelConfig& c) {
 }
 
 // Reads Qwen2-VL's text part; its rotation has sections, whose positions are equal in a text.
-void read_qwen2_vl(Fields& f, ModelConfig& c) {
+void read_qwen2_vl(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   c.rope_theta = 1e6;
   read_like_llama(f, c, 8, {.has_sections = true});
@@ -68,7 +68,7 @@ void read_qwen2_vl(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c, 80);
 }
 
-void read_qwen3(Fields& f, ModelConfig& c) {
+void read_qwen3(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   c.head_size = 128;
   read_like_llama(f, c, 32);
@@ -77,7 +77,7 @@ void read_qwen3(Fields& f, ModelConfig& c) {
   read_qwen_windows(f, c, 28);
 }
 
-void read_olmo2(Fields& f, ModelConfig& c) {
+void read_olmo2(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   read_like_llama(f, c, 0);
   read_attention_bias(f, c, false);
@@ -86,7 +86,7 @@ void read_olmo2(Fields& f, ModelConfig& c) {
 }
 
 // Reads OLMo 3, where the rotation is not scaled in layers with a window.
-void read_olmo3(Fields& f, ModelConfig& c) {
+void read_olmo3(ConfigFields& f, ModelConfig& c) {
   c.rope_theta = 500000.0;
   read_olmo2(f, c);
   read_windows(f, c, 4096, "wwwf");
@@ -94,7 +94,7 @@ void read_olmo3(Fields& f, ModelConfig& c) {
   if (is_scaled && c.rope_theta_windowed == 0.0) c.rope_theta_windowed = c.rope_theta;
 }
 
-void read_phi3(Fields& f, ModelConfig& c) {
+void read_phi3(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-5;
   read_like_llama(f, c, 0, {.most = 4096, .original = 4096, .has_old_names = true});
   f.expect("attention_bias", false);
@@ -106,7 +106,7 @@ void read_phi3(Fields& f, ModelConfig& c) {
 
 // Reads SmolLM3. "no_rope_layers" has 1 for a rotated layer; without this list, one layer in
 // "no_rope_layer_interval" is not rotated. Windows, if on, are usually on layers without rotation.
-void read_smollm3(Fields& f, ModelConfig& c) {
+void read_smollm3(ConfigFields& f, ModelConfig& c) {
   c.norm_eps = 1e-6;
   c.rope_theta = 2e6;
   c.is_tied = true;
@@ -124,7 +124,7 @@ void read_smollm3(Fields& f, ModelConfig& c) {
 
 // Reads StableLM, but throws for the parallel form, with one norm for both branches, and for normed
 // queries and keys, with weights of their own for each head: no program computes these.
-void read_stablelm(Fields& f, ModelConfig& c) {
+void read_stablelm(ConfigFields& f, ModelConfig& c) {
   c.rope_share = 0.25;
   read_like_llama(f, c, 32, {.most = 4096});
   c.norm_eps = f.real("layer_norm_eps", 1e-5);

@@ -8,7 +8,7 @@ namespace tracestep::readers {
 namespace {
 
 // Returns YaRN's factor on cos and sin.
-double yarn_magnitude(Fields& f, double factor) {
+double yarn_magnitude(ConfigFields& f, double factor) {
   const auto of = [factor](double share) {
     return factor <= 1.0 ? 1.0 : 0.1 * share * std::log(factor) + 1.0;
   };
@@ -18,7 +18,7 @@ double yarn_magnitude(Fields& f, double factor) {
 }
 
 // Reads a list of factors, one for each pair of elements that are rotated.
-std::vector<double> factors_of(Fields& f, std::string_view key, std::int64_t pairs) {
+std::vector<double> factors_of(ConfigFields& f, std::string_view key, std::int64_t pairs) {
   const Json* list = f.find(key);
   const auto is_factor = [](const Json& x) {
     return x.is_number() && std::isfinite(x.as_double()) && x.as_double() > 0.0;
@@ -32,7 +32,8 @@ std::vector<double> factors_of(Fields& f, std::string_view key, std::int64_t pai
   return out;
 }
 
-void read_longrope(Fields& f, const Lengths& lengths, const ModelConfig& c, RopeScaling& out) {
+void read_longrope(ConfigFields& f, const Lengths& lengths, const ModelConfig& c,
+                   RopeScaling& out) {
   const auto original = static_cast<double>(out.original);
   const double factor = f.real("factor", static_cast<double>(lengths.most) / original);
   const double usual = factor <= 1.0 || out.original <= 1
@@ -45,7 +46,7 @@ void read_longrope(Fields& f, const Lengths& lengths, const ModelConfig& c, Rope
   out.far = factors_of(f, "long_factor", pairs);
 }
 
-RopeScalingKind scaling_kind_of(Fields& f, const Lengths& lengths) {
+RopeScalingKind scaling_kind_of(ConfigFields& f, const Lengths& lengths) {
   const std::string old = f.text("type", "default"), kind = f.text("rope_type", old);
   if (lengths.has_sections && kind == "mrope") return RopeScalingKind::kNone;
   const auto found = named<RopeScalingKind>(kind);
@@ -58,7 +59,7 @@ RopeScalingKind scaling_kind_of(Fields& f, const Lengths& lengths) {
   return *found;
 }
 
-RopeScaling scaling_of(Fields& f, const Lengths& lengths, const ModelConfig& c) {
+RopeScaling scaling_of(ConfigFields& f, const Lengths& lengths, const ModelConfig& c) {
   RopeScaling out{.kind = scaling_kind_of(f, lengths)};
   if (out.kind == RopeScalingKind::kNone) return out;
   const std::int64_t own = f.integer("original_max_position_embeddings", lengths.most);
@@ -85,7 +86,7 @@ RopeScaling scaling_of(Fields& f, const Lengths& lengths, const ModelConfig& c) 
 
 // Checks "mrope_section": how many pairs turn by a token's place in time, in height and in width.
 // In a text the three places are equal, so that nothing changes.
-void check_sections(Fields& f, const ModelConfig& c) {
+void check_sections(ConfigFields& f, const ModelConfig& c) {
   const Json* sections = f.find("mrope_section");
   if (sections == nullptr) return;
   std::int64_t pairs = 0;
@@ -100,10 +101,10 @@ void check_sections(Fields& f, const ModelConfig& c) {
 }
 
 // Reads the rotation from a member that is an object. `from`: the fields of the object around it.
-void read_rope(const Json& json, const std::string& where, const Fields& from,
+void read_rope(const Json& json, const std::string& where, const ConfigFields& from,
                const Lengths& lengths, double& theta, ModelConfig& c) {
   if (!json.is_object()) fail_input(where, "it is {}; an object is expected", json.dump());
-  Fields f(json, where, from.unknown());
+  ConfigFields f(json, where, from.unknown());
   theta = f.real("rope_theta", theta);
   if (theta < 1.0) f.fail("rope_theta", "a base of at least 1");
   c.rope_share = f.real("partial_rotary_factor", c.rope_share);
@@ -114,7 +115,7 @@ void read_rope(const Json& json, const std::string& where, const Fields& from,
 
 }  // namespace
 
-void read_rotation(Fields& f, ModelConfig& c, Lengths lengths) {
+void read_rotation(ConfigFields& f, ModelConfig& c, Lengths lengths) {
   if (f.find("max_position_embeddings") != nullptr) {
     c.max_positions = lengths.most = f.integer("max_position_embeddings", 1);
   }

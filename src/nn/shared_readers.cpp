@@ -4,7 +4,7 @@
 
 namespace tracestep::readers {
 
-Activation activation_of(Fields& f, std::string_view key, const std::string& usual) {
+Activation activation_of(ConfigFields& f, std::string_view key, const std::string& usual) {
   const std::string name = f.text(key, usual);
   if (name == "silu" || name == "swish") return Activation::kSilu;
   if (name == "gelu") return Activation::kGelu;
@@ -15,7 +15,8 @@ Activation activation_of(Fields& f, std::string_view key, const std::string& usu
   f.fail(key, "silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
 }
 
-void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::string usual_layers) {
+void read_windows(ConfigFields& f, ModelConfig& c, std::int64_t usual_window,
+                  std::string usual_layers) {
   const bool is_missing = f.json().find("sliding_window") == nullptr;
   c.window = f.find("sliding_window") != nullptr ? f.integer("sliding_window", 1)
              : is_missing                        ? usual_window
@@ -38,7 +39,7 @@ void read_windows(Fields& f, ModelConfig& c, std::int64_t usual_window, std::str
   }
 }
 
-void read_sizes(Fields& f, ModelConfig& c) {
+void read_sizes(ConfigFields& f, ModelConfig& c) {
   c.vocab = f.integer("vocab_size", c.vocab);
   c.d_model = f.integer("hidden_size", c.d_model);
   c.d_ff = f.integer("intermediate_size", c.d_ff);
@@ -47,7 +48,8 @@ void read_sizes(Fields& f, ModelConfig& c) {
   c.is_tied = f.flag("tie_word_embeddings", c.is_tied);
 }
 
-void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Lengths& lengths) {
+void read_like_llama(ConfigFields& f, ModelConfig& c, std::int64_t kv_heads,
+                     const Lengths& lengths) {
   read_sizes(f, c);
   // A null says that all heads have their own, a missing field that the number is the usual one.
   const bool is_usual = kv_heads > 0 && f.json().find("num_key_value_heads") == nullptr;
@@ -58,7 +60,7 @@ void read_like_llama(Fields& f, ModelConfig& c, std::int64_t kv_heads, const Len
   read_rotation(f, c, lengths);
 }
 
-void read_attention_bias(Fields& f, ModelConfig& c, bool usual) {
+void read_attention_bias(ConfigFields& f, ModelConfig& c, bool usual) {
   c.qkv_bias = c.output_bias = f.flag("attention_bias", usual);
 }
 

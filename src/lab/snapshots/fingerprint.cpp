@@ -62,7 +62,7 @@ void count(const MemoryTrace& trace, std::vector<Wanted>& wanted) {
     }
   };
   for (std::int64_t bytes : trace.there_before) change(bytes, 1);
-  for (const TraceEvent& e : trace.events) change(e.bytes, e.is_alloc ? 1 : -1);
+  for (const AllocatorEvent& e : trace.events) change(e.bytes, e.is_alloc ? 1 : -1);
 }
 
 // Names other tensors of the same size, which sizes alone cannot tell apart.
@@ -151,7 +151,7 @@ std::string component_of(const std::string& scope) {
 class KeptScores {
  public:
   KeptScores(const MemoryTrace& trace, const std::vector<Wanted>& wanted) {
-    for (const TraceEvent& e : trace.events) {
+    for (const AllocatorEvent& e : trace.events) {
       if (!e.is_alloc) {
         free(e.address);
         continue;
@@ -220,7 +220,7 @@ class KeptScores {
 void read_categories(const MemoryTrace& trace, const std::vector<Wanted>& wanted,
                      const ModelConfig& model, Fingerprint& out) {
   KeptScores(trace, wanted).add_to(out, model.layers);
-  const auto is_mask = [&](const TraceEvent& e) {
+  const auto is_mask = [&](const AllocatorEvent& e) {
     return e.label >= 0 && is_of_mask(trace.labels[static_cast<std::size_t>(e.label)]) &&
            std::ranges::any_of(wanted, [&](const Wanted& w) {
              return w.kind == Kind::kMask && w.bytes() == e.bytes;

@@ -44,7 +44,7 @@ class TraceBuilder {
  public:
   // The most bytes that a builder stores for an event or a block, its node in the map of live
   // addresses included.
-  static constexpr std::size_t kEventBytes = sizeof(TraceEvent) + 6 * sizeof(std::int64_t);
+  static constexpr std::size_t kEventBytes = sizeof(AllocatorEvent) + 6 * sizeof(std::int64_t);
   static constexpr std::size_t kBlockBytes = 3 * sizeof(std::int64_t);
 
   explicit TraceBuilder(const std::string& where) : where_(where) {}

@@ -18,7 +18,7 @@ struct TraceLabel {
   friend auto operator<=>(const TraceLabel&, const TraceLabel&) = default;
 };
 
-struct TraceEvent {
+struct AllocatorEvent {
   bool is_alloc = true;     // True for an allocation, false for the freeing of a block.
   std::int32_t label = -1;  // For an allocation, an index into MemoryTrace::labels; -1: none.
   std::int64_t address = 0, bytes = 0;
@@ -26,7 +26,7 @@ struct TraceEvent {
 
 struct MemoryTrace {
   std::vector<std::int64_t> there_before;  // The bytes of blocks that exist before the first event.
-  std::vector<TraceEvent> events;          // The events of the first device that has any.
+  std::vector<AllocatorEvent> events;      // The events of the first device that has any.
   std::vector<TraceLabel> labels;
 };
 

@@ -204,7 +204,7 @@ class FingerprintTest : public ::testing::Test {
   }
   // As another program's snapshot: sizes and addresses only.
   static MemoryTrace without_labels(MemoryTrace trace) {
-    for (TraceEvent& event : trace.events) event.label = -1;
+    for (AllocatorEvent& event : trace.events) event.label = -1;
     trace.labels.clear();
     return trace;
   }
