@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks who includes whom, by the rows of src/folders.txt; and that no folder below the command
 line speaks of its flags, that kernels which may be launched early wait, that only spec/ lists the fields of a run, that devices are asked for traits and not for names, that nothing of the
-engine parses what a user wrote, that a column of several tables is declared once, and that nothing is decided by
-the words of a message.
+engine parses what a user wrote, that a column of several tables is declared once, that nothing is decided by
+the words of a message, and that no two files define a type of one name.
 
 Every broken rule is printed as file:line with the rule; the exit status is 1 if there is one.
 Usage: check_layering.py [REPOSITORY]
@@ -375,6 +375,44 @@ def check_file(file, root, fields, columns, options):
             yield number, f"#include of {project or library}: {broken}"
 
 
+NOISE = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
+                   r"'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.S | re.M)
+NAMESPACE = re.compile(r"namespace\s*([\w:]*)\s*$")
+TYPE = re.compile(r"\b(?:struct|class|enum(?:\s+class)?|union)\s+(?:alignas\([^)]*\)\s*)?(\w+)"
+                  r"(?:\s+final)?\s*(?::[^:].*)?$", re.S)
+RUN_TIME_TEXT = "codegen/device/"  # compiled by itself, and never linked
+
+
+def types_of(text):
+    """The types that a file defines for all files, as (line, name with its namespaces)."""
+    text = NOISE.sub(lambda m: "\n" * m[0].count("\n"), text)
+    scopes, begin = [], 0  # None: a body; "": an unnamed namespace
+    for brace in re.finditer(r"[{};]", text):
+        head = text[begin:brace.start()]
+        begin = brace.end()
+        if brace[0] == "}" and scopes:
+            scopes.pop()
+        if brace[0] != "{":
+            continue
+        space, kind = NAMESPACE.search(head), TYPE.search(head.rstrip())
+        if kind and all(scopes):
+            yield text.count("\n", 0, brace.start()) + 1, "::".join([*scopes, kind[1]])
+        scopes.append(space[1] if space else None)
+
+
+def types_of_two_files(root, files):
+    """A second definition of a type is another one for the linker's eyes: it keeps one copy of what
+    both instantiate, which is right for one of them only."""
+    first = {}
+    for file in files:
+        path = file.relative_to(root / "src").as_posix()
+        if path.startswith(RUN_TIME_TEXT):
+            continue
+        for line, name in types_of(file.read_text(encoding="utf-8")):
+            if first.setdefault(name, path) != path:
+                yield path, line, f"{name} is a type of {first[name]}, too"
+
+
 def main(repository=Path(__file__).parents[1]):
     root = Path(repository).resolve()
     files = sorted(f for f in (root / "src").rglob("*") if f.suffix in SOURCES)
@@ -384,6 +422,9 @@ def main(repository=Path(__file__).parents[1]):
         for number, text in check_file(file, root, fields, columns, options):
             problems += 1
             print(f"{file.relative_to(root)}:{number}: {text}")
+    for path, number, text in types_of_two_files(root, files):
+        problems += 1
+        print(f"src/{path}:{number}: {text}")
     print(f"layering: {len(files)} files, {problems} broken rules")
     return 1 if problems else 0
 

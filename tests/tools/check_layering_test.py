@@ -158,6 +158,20 @@ class CheckLayeringTest(unittest.TestCase):
             self.assertEqual(found, status, f"{text}: {output}")
             self.assertEqual("src/nn/a.cpp:2: " in output, status == 1)
 
+    def test_a_type_of_two_files_is_found(self):
+        first = "namespace tracestep {\n// struct Event {\nstruct Event final : Base<int> {};\n}\n"
+        for second, status in (("namespace tracestep {\nclass Event {\n};\n}", 1),
+                               ("namespace tracestep {\nenum class Event : int { kA };\n}", 1),
+                               ("namespace tracestep {\nnamespace {\nstruct Event {};\n}\n}", 0),
+                               ("namespace tracestep::cuda {\nstruct Event {};\n}", 0),
+                               ("namespace tracestep {\nstruct Event;\nstruct A { struct Event {}; };\n}", 0),
+                               ("namespace tracestep {\nauto f(struct Event& x) { return 1; }\n}", 0),
+                               ('namespace tracestep {\nauto a = R"(\nstruct Event {)";\n}', 0)):
+            output, found = run_check({"base/a.h": first, "base/b.h": second})
+            self.assertEqual(found, status, f"{second}: {output}")
+            self.assertEqual("src/base/b.h:2: tracestep::Event is a type of base/a.h" in output,
+                             status == 1)
+
     def test_scalar_functors_include_nothing(self):
         self.expect_broken("ops/scalar/a.h", "<cmath>", "include nothing")
 
