@@ -55,8 +55,7 @@ if(TRACESTEP_WERROR)
 endif()
 # The libraries are what the address sanitizer watches. Tests are compiled as in a release, so the compiler's cache has
 # them; -Bsymbolic-functions keeps their copies of inline functions out of the libraries.
-set(tracestep_watched "")  # of every folder of src/ but those of tables
-set(tracestep_watched_tables "")
+set(tracestep_watched "")  # of every folder of src/
 set(tracestep_definitions "")
 if(TRACESTEP_SANITIZE AND NOT TRACESTEP_SANITIZE MATCHES "^(address|thread)$")
   message(FATAL_ERROR "TRACESTEP_SANITIZE is \"${TRACESTEP_SANITIZE}\"; address, thread or OFF")
@@ -64,8 +63,6 @@ endif()
 if(TRACESTEP_SANITIZE STREQUAL "address")
   set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
   set(tracestep_watched -O1 -g1 -fno-omit-frame-pointer ${sanitizers})
-  # Keeps every check, and compiles tables of rows in 0.57 of the time. Tests of what computes take longer so.
-  set(tracestep_watched_tables -Og -g1 -fno-omit-frame-pointer ${sanitizers})
   target_link_options(tracestep_options INTERFACE ${sanitizers} LINKER:-Bsymbolic-functions)
   list(APPEND tracestep_definitions TRACESTEP_ASAN)
 endif()

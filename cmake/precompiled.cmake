@@ -33,7 +33,3 @@ function(tracestep_use_precompiled target set)
 endfunction()
 
 tracestep_precompile(tracestep_library_headers FLAGS ${tracestep_watched} HEADERS ${tracestep_common_headers})
-if(tracestep_watched)  # a set holds for one level of optimization
-  tracestep_precompile(tracestep_table_headers FLAGS ${tracestep_watched_tables}
-                       HEADERS ${tracestep_common_headers})
-endif()
