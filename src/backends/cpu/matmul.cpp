@@ -356,12 +356,11 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
       multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, packed, c, ldc);
     });
   } else {
-    float* strip = packed;
     Block after = job_of(plan, panel, ahead).x;
     if (ahead == number) after.n = 0;  // there is none
     with_packing(p, [&]<class P>(P) {
-      multiply_block<P>(p, panel, x, after, job.last_k, job.row_block, strip + plan.packed_b(),
-                        strip, c, ldc);
+      multiply_block<P>(p, panel, x, after, job.last_k, job.row_block, packed + plan.packed_b(),
+                        packed, c, ldc);
     });
   }
   if (!is_kept_apart || job.last_k < plan.k) return;
