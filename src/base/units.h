@@ -18,7 +18,7 @@ std::int64_t parse_int(const About& where, std::string_view text,
                        std::int64_t min = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t max = std::numeric_limits<std::int64_t>::max());
 
-// What "k" after a number stands for; M, G or B, and T are its powers.
+// The factor that "k" after a number stands for; M, G or B, and T stand for powers of that factor.
 enum class Thousand : std::uint8_t {
   kDecimal,  // --steps 10k: 10,000
   kBinary,   // --context 4k: 4096

@@ -30,8 +30,8 @@ constexpr int kUnroll = 4;
 // The float32 elements of a cache line; contiguous memory is fetched in steps of this size.
 constexpr std::int64_t kLine = 16;
 
-// Whether packed rows are prefetched from L2 (two multiply-adds of 16 lanes per cycle need it), and
-// how many floats ahead. Rows pass through L1 once per strip of columns, which fills most of it.
+// True if packed rows are prefetched from L2 (two multiply-adds of 16 lanes per cycle need it), so
+// many floats ahead. Rows pass through L1 once per strip of columns, which fills most of it.
 constexpr bool kFetchesRows = HWY_TARGET == HWY_AVX3;
 constexpr std::int64_t kRowsAhead = 32 * kRows;
 

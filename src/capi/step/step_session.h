@@ -21,7 +21,7 @@ namespace tracestep::capi {
 
 class StepSession;
 
-// What the runs of a session hold together. Leaves with the same name are one leaf; arenas exist
+// The memory that runs of a session hold. Leaves with the same name are one leaf; arenas exist
 // all the time, each in memory of its own or, for several runs, in the same lent memory; other
 // temporaries exist while their run is at work.
 struct HeldByRuns {

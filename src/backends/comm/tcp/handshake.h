@@ -42,7 +42,7 @@ static_assert(sizeof(Greeting) == 48 && sizeof(Hello) == 88, "no padding is sent
 std::optional<Hello> answer_to(const Greeting& greeting, const Secret& secret, int rank, int count,
                                const Nonce& nonce);
 
-// What process 0 learns from the bytes of a Hello that have arrived: the rank of a process of this
+// Process 0 fills this from the bytes of a Hello that have arrived: the rank of a process of this
 // run, or why the sender is no such process; if neither is set, more bytes are needed.
 struct Heard {
   std::optional<int> rank = {};

@@ -231,7 +231,7 @@ __device__ __forceinline__ std::uint32_t write_tile(const S& source, const Codes
   return magnitude.bits();
 }
 
-// What delayed_codes_kernel() and checked_codes_kernel() read and write besides source and codes.
+// delayed_codes_kernel() and checked_codes_kernel() read and write these besides source and codes.
 struct Delay {
   const float* last = nullptr;
   float* largest = nullptr;         // may be where `last` is

@@ -235,7 +235,7 @@ __device__ inline float activated(Activation kind, float x) {
   }
 }
 
-// What is added to the sums of a unit, loaded while the weights are on their way.
+// The terms added to the sums of a unit; they are loaded while the weights are on their way.
 struct Addends {
   float bias = 0.0f, bias_of_gated = 0.0f, c = 0.0f;
 

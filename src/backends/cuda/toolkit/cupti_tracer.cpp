@@ -26,7 +26,7 @@ constexpr CUpti_CallbackId kDriverCalls[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz};
 
-// What CUPTI's callbacks fill, on CUPTI's thread. One per process: callbacks take no user data.
+// CUPTI's callbacks fill this, on CUPTI's thread. One per process: callbacks take no user data.
 struct Sink {
   std::mutex mutex;
   CuptiRecords records{cupti()};

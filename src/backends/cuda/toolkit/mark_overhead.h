@@ -10,7 +10,7 @@
 namespace tracestep::cuda {
 
 // Returns the nanoseconds to subtract from the time between two events with one kernel in between.
-// What is left is how much the kernel lengthens a sequence of kernels: its own time and the
+// The difference is how much the kernel lengthens a sequence of kernels: its own time and the
 // hand-over to the next one. Waits for the stream; takes some milliseconds. Throws DeviceError.
 std::int64_t measure_mark_overhead_ns(cudaStream_t stream, Gate& gate);
 
