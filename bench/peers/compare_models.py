@@ -56,7 +56,7 @@ def table(measured, is_gpu):
 def main():
     parser = parser_of(__doc__, "layers,graph,graph-whole", 1)
     parser.add_argument("--shapes", default=SHAPES, help="comma separated MODEL@BATCHxCONTEXT; MODEL: one that "
-                        "bench_models.py knows, or a config.json; :packed behind it: rows of sixteen documents")
+                        "bench_models.py knows, a size of the course's model, or a config.json; :packed behind it: rows of sixteen documents")
     parser.add_argument("--lora", metavar="PARTS;PARTS…", help="train adapters alone, as tracestep's --lora says; "
                         "PyTorch's are PEFT's, and bitsandbytes' with base=nf4")
     arguments = completed(parser.parse_args())

@@ -80,6 +80,7 @@ class Torch:
         self.command = [python, str(script), "--serve", "--device", arguments.torch_device,
                         *options]
         self.child, self.answers, self.about = None, None, None
+        self.counts = None  # of warm-up and timed steps, in place of the arguments'
 
     def start(self):
         """Starts the child and returns what it says about itself; raises RuntimeError."""
@@ -117,8 +118,9 @@ class Torch:
         if self.child is None or self.child.poll() is not None:
             self.start()
         a = self.arguments
+        warmup, steps = self.counts or (a.warmup, a.steps)
         cell = {"batch": a.batch, "vocab": a.vocab, **group._asdict(), "form": form,
-                "modes": list(modes), "warmup": a.warmup, "steps": a.steps, "seed": a.seed}
+                "modes": list(modes), "warmup": warmup, "steps": steps, "seed": a.seed}
         self.child.stdin.write(json.dumps(cell) + "\n")
         try:
             while not (row := self._next(deadline)).get("end"):

@@ -25,6 +25,7 @@ from gpu_runners import TimeIsUp, Torch, Tracestep, card_state, note
 WIDE_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184",
                "MALLOC_TOP_PAD_": "67108864", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 OURS = "tracestep"
+COURSE_SIZES = ("tiny", "small", "medium", "large", "xl", "2.7B")  # of the course's model; other names are published models
 ONE_OF_OURS = threading.Lock()  # gets ready at a time: the memory of a GPU is full of PyTorch's models then
 
 
@@ -45,7 +46,8 @@ class Own(Tracestep):
     """`tracestep bench` of a model, its best form."""
 
     def model_words(self, group):
-        return ["--model", group.size, "--batch", str(group.batch), "--context", str(group.context),
+        model = ["--size", group.size] if group.size in COURSE_SIZES else ["--model", group.size]
+        return [*model, "--batch", str(group.batch), "--context", str(group.context),
                 *(["--lora", group.lora] if group.lora else []), *(["--pack"] if group.packed else [])]
 
     def command(self, group, ops, modes, rows_file):
@@ -103,10 +105,14 @@ def visit(runner, form, group, limit, visits):
 def get_ready(runner, form, group, limit, visits):
     """Whatever a first visit needs once: captures, compiled code."""
     if isinstance(runner, Torch):
+        runner.counts = (0, 1)  # processes that share cores take long for a step
         visit(runner, form, group, limit, visits)
+        runner.counts = None
         return
     try:
         runner.prepare(group, limit)
+        if runner.arguments.device == "cpu":
+            return  # there is nothing that a first visit compiles
         with ONE_OF_OURS:
             visit(runner, form, group, limit, visits)
     except (RuntimeError, TimeIsUp) as problem:

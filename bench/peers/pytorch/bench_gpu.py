@@ -147,8 +147,7 @@ class Runner:
     def make_optimizer(self):
         if self.is_course:
             return model.CourseAdamW(self.parameters, LEARNING_RATE, WEIGHT_DECAY)
-        variant = "fused" if self.device.type == "cuda" else "foreach"
-        return model.make_best_adamw(self.parameters, LEARNING_RATE, WEIGHT_DECAY, variant,
+        return model.make_best_adamw(self.parameters, LEARNING_RATE, WEIGHT_DECAY,
                                      capturable=self.is_graph)
 
     def sample_of(self, mode):

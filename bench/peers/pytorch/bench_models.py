@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Times training steps of published models, as `transformers` has them, with random weights.
+"""Times training steps of published models, as `transformers` has them, with random weights; and of
+the course's model (model.py) by the name of its size.
 
 Forms: `eager`; `layers` (each layer under torch.compile, as many people train); `whole` (the model
 under torch.compile, the trainer's torch_compile); `graph` (layers and loss compiled, causal attention
@@ -37,6 +38,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import bench_gpu
 import float8
+import model
 
 FORMS = ("eager", "layers", "whole", "graph", "graph-whole", "graph-tuned")
 PRECISIONS = ("fp32", "bf16", "bf16-pure", *float8.RECIPES)
@@ -63,13 +65,6 @@ MODELS = {
         vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
         num_attention_heads=9, num_key_value_heads=3, rms_norm_eps=1e-5,
         max_position_embeddings=8192, tie_word_embeddings=True)),
-    "qwen2.5-0.5b": ("qwen2", dict(
-        vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24,
-        num_attention_heads=14, num_key_value_heads=2, rms_norm_eps=1e-6,
-        max_position_embeddings=32768, tie_word_embeddings=True)),
-    "pythia-160m": ("gpt_neox", dict(
-        vocab_size=50304, hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
-        num_attention_heads=12, rotary_pct=0.25, max_position_embeddings=2048)),
     "gpt2": ("gpt2", dict(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
     # Linear layers with a bias, as those of GPT-2.
     "pythia-160m": ("gpt_neox", dict(
@@ -259,6 +254,24 @@ class Runner(bench_gpu.Runner):
         return self.sample
 
 
+class CourseRunner(bench_gpu.Runner):
+    """The course's model in its fastest form, compiled block by block (`layers`, `graph`) or not; only whole steps."""
+
+    FORMS = {"eager": "best-eager", "layers": "best", "graph": "graph"}
+    VOCABULARY = 10000
+
+    def __init__(self, cell, device):
+        self.made = None
+        super().__init__({**cell, "form": self.FORMS[cell["form"]], "vocab": cell.get("vocab") or self.VOCABULARY}, device)
+
+    def parameter_count(self):
+        return sum(p.numel() for p in self.parameters)
+
+    def sample_of(self, mode):
+        self.made = self.made or super().sample_of(mode)
+        return self.made
+
+
 class Kept:
     """The runner of this process: made by its first cell."""
 
@@ -274,10 +287,11 @@ class Kept:
         self.made_of = made_of
 
         def work():
-            self.runner = self.runner or Runner(cell, device)
+            kind = CourseRunner if cell["size"] in model.SIZES else Runner
+            self.runner = self.runner or kind(cell, device)
             if any(cell.get(k) != self.runner.cell.get(k) for k in ("batch", "context", "packed")):
                 self.runner.take(cell)
-            self.runner.cell = cell
+            self.runner.cell = {**self.runner.cell, "warmup": cell["warmup"], "steps": cell["steps"]}
             row = bench_gpu.measure(self.runner, "step")
             return {**row, "parameters": self.runner.parameter_count()}
 
