@@ -88,13 +88,26 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
   return ceil_div(blocks, ceil_div(blocks, std::clamp<std::int64_t>(most, 1, blocks)));
 }
 
+// Plans parts of the last blocks of a panel: strips of the narrow side, which pack nothing twice,
+// or, where that is one strip, quarters of the other side.
+void cut_last_blocks(GemmPlan& plan) {
+  constexpr std::int64_t kQuarters = 4;
+  const std::int64_t blocks = plan.panel_blocks * plan.panel_blocks_n * plan.splits;
+  plan.tail_blocks = std::clamp<std::int64_t>(blocks - kUsualThreads, 0, kUsualThreads);
+  const std::int64_t strips = ceil_div(plan.shares_a ? plan.block_n : plan.block_m, kColumnStrip);
+  const bool by_columns = plan.shares_a == (strips > 1);
+  (by_columns ? plan.tail_parts_n : plan.tail_parts_m) = strips > 1 ? strips : kQuarters;
+}
+
 // Plans to share the smaller operand, in blocks that are narrow where the other one is cut, so that
 // each thread packs its part of the other one in its own cache. On 16 cores of a Xeon this makes
 // products 1.25 times as fast as sharing both (bench/results/cpu-xeon-16-cores.md). Of a deep
 // operand, part of K is shared at a time. Returns false if no block of K fits, or nobody gains.
 bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
-  const std::int64_t side = is_bf16 ? 96 : 32, unit = is_bf16 ? 32 : 2;
-  const std::int64_t least_blocks = is_bf16 ? 16 : 40;
+  // Blocks of a deep product are larger, since each reads all of K from other cores' caches.
+  const bool is_deep = plan.k > 4096;
+  const std::int64_t side = !is_bf16 ? 32 : is_deep ? 96 : 64, unit = is_bf16 ? 32 : 2;
+  const std::int64_t least_blocks = is_bf16 && is_deep ? 32 : 40;
   constexpr std::int64_t kMostParts = 4;
   constexpr std::int64_t kFloats = kSharedBytes / static_cast<std::int64_t>(sizeof(float));
   const bool by_rows = plan.m <= plan.n;  // a is shared
@@ -132,6 +145,7 @@ bool choose_narrow_blocks(GemmPlan& plan, bool is_bf16) {
     const std::int64_t shared = by_rows ? cut.blocks_m : cut.blocks_n;
     others = blocks_of_panel(others, 2 * kFloats / (shared * cut.block_m * cut.block_n));
   }
+  cut_last_blocks(cut);
   plan = cut;
   return true;
 }

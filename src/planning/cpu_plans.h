@@ -32,6 +32,9 @@ struct GemmPlan {
   // over panel_blocks_k blocks of K.
   bool shares_b = false;
   std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
+  // How many of a panel's last blocks are taken in parts, of rows or of columns: cores are not
+  // equally fast, and all wait for whoever has the last block.
+  std::int64_t tail_blocks = 0, tail_parts_m = 1, tail_parts_n = 1;
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
   // Return the floats of a packed block of `a`: for a strip's depth, and for a whole chunk of K.

@@ -185,6 +185,7 @@ TEST(CpuMatmulTest, PanelsOfADeepOperandGiveTheSameBits) {
                                   Deep{{1, 1300, 520, 4200, true, false}, false},
                                   Deep{{1, 520, 1300, 4200, true, true, DType::kF16}, false},
                                   Deep{{1, 520, 1536, 8000, false, true, DType::kBF16}, false},
+                                  Deep{{1, 512, 1536, 8000, false, true, DType::kBF16}, false},
                                   Deep{{1, 8200, 520, 4200, false, true, DType::kF16}, true}}) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
     const GemmPlan plan = plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, 16);
@@ -201,6 +202,27 @@ TEST(CpuMatmulTest, PanelsOfADeepOperandGiveTheSameBits) {
     EXPECT_EQ(cpu_test::run("matmul", {s.a, s.b}, attrs, options)[0].bytes, alone[0].bytes);
     EXPECT_EQ(cpu_test::run("matmul_add", {s.a, s.b, addend}, attrs, options)[0].bytes,
               added[0].bytes);
+  }
+}
+
+// Many threads take the last blocks in parts of rows or of columns, some of them beyond the edge.
+TEST(CpuMatmulTest, PartsOfTheLastBlocksGiveTheSameBits) {
+  for (const Case& c : {Case{1, 301, 1100, 203, false, true}, Case{1, 1099, 300, 203, true, false},
+                        Case{1, 110, 1363, 90, false, true, DType::kF16},
+                        Case{1, 500, 530, 330, false, false, DType::kBF16},
+                        Case{1, 1000, 330, 352, true, true, DType::kBF16},
+                        Case{1, 256, 770, 8016, false, false, DType::kBF16}}) {
+    SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
+    const GemmPlan plan = plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, 16);
+    ASSERT_GT(plan.tail_blocks, 0);
+    ASSERT_GT(plan.tail_parts_m * plan.tail_parts_n, 1);
+    const Sides s = operands(c);
+    const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
+    const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = 1});
+    for (const int threads : {4, 16}) {
+      const auto y = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = threads});
+      EXPECT_EQ(y[0].bytes, expected[0].bytes) << threads;
+    }
   }
 }
 

@@ -186,7 +186,8 @@ TEST(TileProductsTest, BitsDoNotDependOnThreadsInAnyWay) {
     const WithBf16Products way(way_of_products);
     for (const Product& p :
          {Product{1, 130, 161, 693, false, true}, Product{1, 40, 33, 2100, true, false},
-          Product{1, 128, 161, 704, false, true}, Product{1, 160, 96, 1040, false, false}}) {
+          Product{1, 128, 161, 704, false, true}, Product{1, 160, 96, 1040, false, false},
+          Product{1, 304, 470, 90, false, true}, Product{1, 470, 290, 64, true, false}}) {
       const std::vector<Operand> sides = operands(p);
       const HostTensor expected = multiply(p, sides, 1);
       for (int threads = 2; threads <= 16; ++threads) {

@@ -111,9 +111,12 @@ void pack_some(const Product& p, const Block& x, std::int64_t row, std::int64_t 
 }
 
 // A panel, on which all threads work together: blocks of rows by blocks of columns of the result,
-// over some blocks of K.
+// over some blocks of K, in the first of which rows of `a` are read in place, and not packed.
 struct PanelOf {
   std::int64_t first_m = 0, blocks_m = 0, first_n = 0, blocks_n = 0, first_k = 0, blocks_k = 0;
+  std::int64_t in_place = 0;
+
+  std::int64_t packed_k() const { return blocks_k - in_place; }
 };
 
 // Returns the index of the stretch of K that begins with k_begin among those that a panel packs.
@@ -128,8 +131,9 @@ std::int64_t turn_of(const Product& p, const PanelOf& panel, std::int64_t k_begi
 template <class P>
 float* shared_at(const Product& p, const PanelOf& panel, std::int64_t block, std::int64_t k_begin) {
   const GemmPlan& plan = p.plan;
-  return p.shared + block * plan.panel_blocks_k * plan.packed_chunk() +
-         turn_of<P>(p, panel, k_begin) * plan.packed_a();
+  const std::int64_t per_block = plan.block_k / P::turn(plan);
+  return p.shared + block * panel.packed_k() * plan.packed_chunk() +
+         (turn_of<P>(p, panel, k_begin) - panel.in_place * per_block) * plan.packed_a();
 }
 
 // Returns where the packed columns of `b` from j on begin, for k elements of K from k_begin on; j
@@ -186,7 +190,9 @@ typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const B
     }
   }
   if (p.plan.shares_a) {
-    return P::Strips::packed_rows(shared_at<P>(p, panel, block, x.k_begin), x.k);
+    const std::int64_t row = x.i - (panel.first_m + block) * p.plan.block_m;
+    float* rows = shared_at<P>(p, panel, block, x.k_begin) + row * P::Strips::steps(x.k);
+    return P::Strips::packed_rows(rows, x.k);
   }
   pack_some<P>(p, x, 0, x.m, packed_a);
   return P::Strips::packed_rows(packed_a, x.k);
@@ -230,22 +236,16 @@ void multiply_packed_block(const Product& p, const PanelOf& panel, Block x, std:
 // How much of an operand one job packs for all threads.
 constexpr std::int64_t kPackedTogether = 64;  // rows or columns, some microseconds
 
-// Returns over how many of a panel's blocks of K rows of `a` are read in place, and not packed.
-std::int64_t blocks_in_place(const Product& p, const PanelOf& panel) {
-  const std::int64_t until = ceil_div(p.in_place_k, p.plan.block_k);
-  return std::clamp<std::int64_t>(until - panel.first_k, 0, panel.blocks_k);
-}
-
 // Packs rows of `a` for all threads: some rows of one block, over one of those of the panel's
 // blocks of K in which rows are not read in place.
 template <class P>
 void pack_shared_rows(const Product& p, const PanelOf& panel, std::int64_t groups,
                       std::int64_t job) {
   const GemmPlan& plan = p.plan;
-  const std::int64_t in_place = blocks_in_place(p, panel), packed = panel.blocks_k - in_place;
+  const std::int64_t packed = panel.packed_k();
   const std::int64_t rows = ceil_div(plan.block_m, groups * P::Strips::kUnit) * P::Strips::kUnit;
   const std::int64_t row = job % groups * rows;
-  const std::int64_t chunk = panel.first_k + in_place + job / groups % packed;
+  const std::int64_t chunk = panel.first_k + panel.in_place + job / groups % packed;
   const std::int64_t block = job / groups / packed;
   Block x{.batch = 0, .i = (panel.first_m + block) * plan.block_m, .j = 0, .m = 0, .n = 0};
   x.m = std::min(plan.block_m, plan.m - x.i);
@@ -305,13 +305,32 @@ void write_sum(const Product& p, float* sum, std::int64_t begin, std::int64_t co
   from_floats(sum, count, p.y.dtype, p.y.as<std::byte>() + begin * bytes);
 }
 
-// The block of a job, the index of its rows in the panel, its part of K, and where that ends.
+// A job: a block, or the part of it from a row and a column on; which of the panel's blocks it is,
+// the index of its rows in the panel, its part of K, and where that ends.
 struct Job {
+  std::int64_t number = 0;
   Block x;
-  std::int64_t row_block = 0, split = 0, last_k = 0;
+  std::int64_t row = 0, column = 0, row_block = 0, split = 0, last_k = 0;
 };
 
-Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
+// The jobs of a panel: whole blocks, and then the parts of the last ones.
+struct Jobs {
+  std::int64_t whole = 0, parted = 0, parts_m = 1, parts_n = 1, part_m = 0, part_n = 0;
+
+  Jobs(const GemmPlan& plan, const PanelOf& panel, std::int64_t unit) {
+    const std::int64_t all = plan.batch * panel.blocks_m * panel.blocks_n * plan.splits;
+    part_m = round_up(ceil_div(plan.block_m, plan.tail_parts_m), unit);
+    part_n = round_up(ceil_div(plan.block_n, plan.tail_parts_n), kColumns);
+    parts_m = ceil_div(plan.block_m, part_m), parts_n = ceil_div(plan.block_n, part_n);
+    parted = std::min(plan.tail_blocks, all);
+    whole = all - parted;
+  }
+  std::int64_t count() const { return whole + parted * parts_m * parts_n; }
+};
+
+Job job_of(const GemmPlan& plan, const PanelOf& panel, const Jobs& jobs, std::int64_t index) {
+  const std::int64_t parts = jobs.parts_m * jobs.parts_n, in_tail = index - jobs.whole;
+  const std::int64_t number = in_tail < 0 ? index : jobs.whole + in_tail / parts;
   // Blocks of one column panel are neighbours: they read the same part of b. Where a is shared,
   // those of the same rows are.
   const bool by_rows = plan.shares_a;
@@ -321,9 +340,19 @@ Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
   const std::int64_t batch = number / (panel.blocks_m * panel.blocks_n * plan.splits);
   const std::int64_t i = (panel.first_m + bm) * plan.block_m;
   const std::int64_t j = (panel.first_n + bn) * plan.block_n;
-  Job job{.x = {.batch = batch, .i = i, .j = j, .m = 0, .n = 0}, .row_block = bm, .split = split};
+  Job job{.number = number,
+          .x = {.batch = batch, .i = i, .j = j, .m = 0, .n = 0},
+          .row_block = bm,
+          .split = split};
   job.x.m = std::min(plan.block_m, plan.m - job.x.i);
   job.x.n = std::min(plan.block_n, plan.n - job.x.j);
+  if (in_tail >= 0) {
+    job.row = in_tail % parts / jobs.parts_n * jobs.part_m;
+    job.column = in_tail % jobs.parts_n * jobs.part_n;
+    job.x.i += job.row, job.x.j += job.column;
+    job.x.m = std::clamp<std::int64_t>(job.x.m - job.row, 0, jobs.part_m);
+    job.x.n = std::clamp<std::int64_t>(job.x.n - job.column, 0, jobs.part_n);
+  }
   job.x.first_k = split * plan.blocks_k / plan.splits * plan.block_k;
   job.last_k = std::min({plan.k, (split + 1) * plan.blocks_k / plan.splits * plan.block_k,
                          (panel.first_k + panel.blocks_k) * plan.block_k});
@@ -332,11 +361,12 @@ Job job_of(const GemmPlan& plan, const PanelOf& panel, std::int64_t number) {
 
 // Computes one block of the result over one part of K. `ahead`: the job that this thread is likely
 // to take next.
-void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::int64_t ahead,
-             int thread) {
+void run_job(const Product& p, const PanelOf& panel, const Jobs& jobs, std::int64_t index,
+             std::int64_t ahead, int thread) {
   const GemmPlan& plan = p.plan;
-  const Job job = job_of(plan, panel, number);
+  const Job job = job_of(plan, panel, jobs, index);
   const Block& x = job.x;
+  if (x.m == 0 || x.n == 0) return;  // a part of a block at the edge
   float* block = p.scratch + thread * plan.floats_per_thread();
   const std::int64_t at = (x.batch * plan.m + x.i) * plan.n + x.j;
   const bool is_kept_apart = plan.result_block > 0;
@@ -347,7 +377,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
   } else if (!is_kept_apart) {
     c = p.y.as<float>() + at;
   } else {
-    c = plan.keeps_sums() ? p.kept_sums + number * plan.result_block : block;
+    const std::int64_t within = job.row * plan.block_n + job.column;
+    c = plan.keeps_sums() ? p.kept_sums + job.number * plan.result_block + within : block;
     ldc = plan.block_n;
   }
   float* packed = block + (plan.keeps_sums() ? 0 : plan.result_block);
@@ -356,8 +387,8 @@ void run_job(const Product& p, const PanelOf& panel, std::int64_t number, std::i
       multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, packed, c, ldc);
     });
   } else {
-    Block after = job_of(plan, panel, ahead).x;
-    if (ahead == number) after.n = 0;  // there is none
+    Block after = job_of(plan, panel, jobs, ahead).x;
+    if (ahead == index) after.n = 0;  // there is none
     with_packing(p, [&]<class P>(P) {
       multiply_block<P>(p, panel, x, after, job.last_k, job.row_block, packed + plan.packed_b(),
                         packed, c, ldc);
@@ -373,8 +404,7 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
   const GemmPlan& plan = p.plan;
   if (plan.shares_a) {
     const std::int64_t groups = ceil_div(plan.block_m, kPackedTogether);
-    const std::int64_t packed_k = panel.blocks_k - blocks_in_place(p, panel);
-    for_chunks(call, panel.blocks_m * packed_k * groups, [&](std::int64_t job, int) {
+    for_chunks(call, panel.blocks_m * panel.packed_k() * groups, [&](std::int64_t job, int) {
       with_packing(p, [&]<class P>(P) { pack_shared_rows<P>(p, panel, groups, job); });
     });
   } else if (packs_b) {
@@ -385,23 +415,33 @@ void run_panel(const KernelCall& call, const Product& p, const PanelOf& panel, b
       with_packing(p, [&]<class P>(P) { pack_shared_columns<P>(p, panel, job); });
     });
   }
-  const std::int64_t jobs = plan.batch * panel.blocks_m * panel.blocks_n * plan.splits;
+  std::int64_t unit = 0;
+  with_packing(p, [&]<class P>(P) { unit = P::Strips::kUnit; });
+  const Jobs jobs(plan, panel, unit);
   const int threads = threads_of(call);
-  for_chunks(call, jobs, [&](std::int64_t job, int thread) {
-    run_job(p, panel, job, job + threads < jobs ? job + threads : job, thread);
+  for_chunks(call, jobs.count(), [&](std::int64_t job, int thread) {
+    run_job(p, panel, jobs, job, job + threads < jobs.count() ? job + threads : job, thread);
   });
 }
 
-// Computes y panel by panel: for some columns all rows, and for some rows of these all of K.
+// Computes y panel by panel: for some columns all rows, and for some rows of these all of K. If
+// what is not read in place fits into the space for packed rows, panels are larger than planned.
 void run_panels(const KernelCall& call, const Product& p) {
   const GemmPlan& plan = p.plan;
+  const std::int64_t in_place = ceil_div(p.in_place_k, plan.block_k);
+  std::int64_t most_m = plan.panel_blocks, most_k = plan.panel_blocks_k;
+  if (plan.shares_a && plan.blocks_m * (plan.blocks_k - in_place) <= most_m * most_k) {
+    most_k = plan.blocks_k;
+    if (!plan.keeps_sums()) most_m = plan.blocks_m;  // else there is space for so many sums
+  }
   PanelOf panel;
   for (; panel.first_n < plan.blocks_n; panel.first_n += panel.blocks_n) {
     panel.blocks_n = std::min(plan.panel_blocks_n, plan.blocks_n - panel.first_n);
     for (panel.first_m = 0; panel.first_m < plan.blocks_m; panel.first_m += panel.blocks_m) {
-      panel.blocks_m = std::min(plan.panel_blocks, plan.blocks_m - panel.first_m);
+      panel.blocks_m = std::min(most_m, plan.blocks_m - panel.first_m);
       for (panel.first_k = 0; panel.first_k < plan.blocks_k; panel.first_k += panel.blocks_k) {
-        panel.blocks_k = std::min(plan.panel_blocks_k, plan.blocks_k - panel.first_k);
+        panel.blocks_k = std::min(most_k, plan.blocks_k - panel.first_k);
+        panel.in_place = std::clamp<std::int64_t>(in_place - panel.first_k, 0, panel.blocks_k);
         const bool has_b = panel.first_m > 0 && panel.blocks_k == plan.blocks_k;
         run_panel(call, p, panel, plan.shares_b && !has_b);
       }

@@ -34,8 +34,10 @@ constexpr Ticks kMicrosecond = 3'000;
 constexpr Ticks kWorthSharing = 6 * kMicrosecond, kWorthWaking = 40 * kMicrosecond;
 // How long a helper looks for work before it sleeps: longer than from one op of a step to the next.
 constexpr Ticks kSpin = 200 * kMicrosecond;
-// How long a master waits for the chunks of others before it sleeps.
-constexpr Ticks kWait = 20 * kMicrosecond;
+// How long a master waits for the chunks of others before it sleeps; longer with many helpers, one
+// of which is often on a slow core, while waking up takes longer than a small op of a step.
+constexpr Ticks kWait = 20 * kMicrosecond, kWaitForMany = 200 * kMicrosecond;
+constexpr int kMany = 4;  // threads
 // How long sharing goes on until it is judged, and for how long it rests if it did not pay.
 constexpr Ticks kJudged = 3'000 * kMicrosecond;
 constexpr Ticks kLeastRest = 20'000 * kMicrosecond, kMostRest = 1'000'000 * kMicrosecond;
@@ -150,7 +152,8 @@ struct Team::Job {
   // Waits until the chunks that others hold are done.
   void wait() {
     const auto left_over = [&] { return unfinished.load(std::memory_order_acquire); };
-    if (spin(kWait, [&] { return left_over() == 0; })) return;
+    const Ticks most = threads.load(std::memory_order_relaxed) < kMany ? kWait : kWaitForMany;
+    if (spin(most, [&] { return left_over() == 0; })) return;
     for (std::uint32_t n = left_over(); n != 0; n = left_over()) unfinished.wait(n);
   }
 
