@@ -106,7 +106,7 @@ class TokenClock {
     constexpr std::int64_t kEnough = 32;
     const auto rate = per_second();
     if (rate && count_ >= kEnough) {
-      log_info("{} tokens, {:.4g} a second behind the second", count_, *rate);
+      log_info("{} tokens, {:.4g} a second after the second", count_, *rate);
     }
   }
 

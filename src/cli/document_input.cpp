@@ -90,7 +90,7 @@ void add_document_options(OptionSet& set, DataOptions& data) {
         data.chat_template = text;
       });
   set.text("--end-of-text", "TOKEN", data.end_of_text,
-           "the token behind a document, as text, or none; when left out that of the model's "
+           "the token after a document, as text, or none; when left out that of the model's "
            "config.json, else a usual one");
   set.real("--broken-rows", data.broken_rows, {.min = 0.0, .max = 1.0},
            "share of the rows of --data that may be broken, and are left out");

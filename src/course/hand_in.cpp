@@ -53,7 +53,7 @@ std::string course_page(const StudyReport& report, const Json& environment,
   std::string out = prose.begin("Assignment 2: profiling and benchmarking");
   for (const std::string& fact : summary_facts(report, environment)) out += prose.item(fact);
   out += prose.paragraph({},
-                         "A time behind which there is no ± is a median; ± is the standard "
+                         "A time after which there is no ± is a median; ± is the standard "
                          "deviation around a mean. How many times one is as fast as another is the "
                          "median of their ratios in the rounds that timed both, so it may differ "
                          "from the ratio of their medians.");

@@ -33,7 +33,7 @@ std::vector<Val> magnitudes_decomposed(Expansion e) {
 std::vector<Type> parts_type(const OpCall& c) {
   const std::size_t parts = (c.inputs.size() - 1) / kGroup;
   if (parts == 0 || 1 + parts * kGroup != c.inputs.size()) {
-    fail_usage(c.op, "{} operands do not make pairs behind the first", c.inputs.size());
+    fail_usage(c.op, "{} operands do not make pairs after the first", c.inputs.size());
   }
   require_codes(c, c.attrs.dtype("dtype"));
   rules::require_shape(c, 0, {static_cast<std::int64_t>(parts)});

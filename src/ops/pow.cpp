@@ -12,9 +12,12 @@ Val constant(Expansion e, double value, const Val& like) {
   return broadcast_to(fill(e.builder, value, {like.dtype(), {}}), like.shape());
 }
 
-// True where a cast to i64 and back keeps x: it is an integer, of a magnitude up to 2^63.
-Val is_whole(const Val& x) {
-  return binary("eq", cast(cast(x, DType::kI64), x.dtype()), x);
+// True where x is an integer: a cast to i64 and back keeps it, or it is so large that it can be
+// nothing else, as infinity is. NaN counts as one.
+Val is_whole(Expansion e, const Val& x) {
+  const Val is_small = binary("lt", unary("abs", x), constant(e, 0x1p53, x));
+  const Val small = select(is_small, x, constant(e, 0.0, x));
+  return binary("eq", cast(cast(small, DType::kI64), x.dtype()), small);
 }
 
 // Computes a^b as e^(b log|a|): 1 for b = 0; for negative a negated if b is an odd integer, and NaN
@@ -24,8 +27,8 @@ std::vector<Val> decomposed(Expansion e) {
   const Val a = cast(e.inputs[0], wide), b = cast(e.inputs[1], wide);
   const Val zero = constant(e, 0.0, a), one = constant(e, 1.0, a);
   const Val size = unary("exp", mul(b, unary("log", unary("abs", a))));
-  const Val odd = select(is_whole(affine(b, 0.5)), size, unary("neg", size));
-  const Val below = select(is_whole(b), odd, div(zero, zero));
+  const Val odd = select(is_whole(e, affine(b, 0.5)), size, unary("neg", size));
+  const Val below = select(is_whole(e, b), odd, div(zero, zero));
   const Val y = select(binary("lt", a, zero), below, size);
   return {cast(select(binary("eq", b, zero), one, y), narrow)};
 }

@@ -61,7 +61,7 @@ Val rounded(Expansion e, Val w) {
 std::vector<Type> refresh_type(const OpCall& c) {
   const std::size_t weights = (c.inputs.size() - 1) / kGroup;
   if (weights == 0 || 1 + weights * kGroup != c.inputs.size()) {
-    fail_usage(c.op, "{} operands do not make groups of {} behind the first", c.inputs.size(),
+    fail_usage(c.op, "{} operands do not make groups of {} after the first", c.inputs.size(),
                kGroup);
   }
   require_weight_codes(c);

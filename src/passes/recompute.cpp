@@ -71,7 +71,7 @@ void check_paths(const Program& program, const Recomputation& choice) {
                 fmt::format("the model has no part '{}'{}", pattern,
                             close ? fmt::format("; did you mean '{}'?", *close) : ""),
                 "give none, blocks, nested, every=N, budget=SIZE, or paths, which tracestep show "
-                "prints behind @");
+                "prints after @");
   }
 }
 

@@ -109,7 +109,7 @@ class Conversation {
     }
     const bool is_user = message.role == "user";
     if (form_.alternates && is_user == was_user_) {
-      fail_input("messages", "{} knows turns of user and assistant, one behind the other",
+      fail_input("messages", "{} knows turns of user and assistant, one after the other",
                  form_.name);
     }
     if (is_first && !has_system_ && form_.always_system) add_turn(form_.system, form_.usual_system);
@@ -136,7 +136,7 @@ class Conversation {
   }
 
   void add_system(std::string_view content) {
-    if (has_turn_ || has_system_) fail_input("messages", "a system message behind the first");
+    if (has_turn_ || has_system_) fail_input("messages", "a system message after the first");
     if (form_.system_place == kRefused) {
       fail_input("messages", "{} has no system messages", form_.name);
     }

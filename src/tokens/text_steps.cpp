@@ -174,7 +174,7 @@ PreTokenizer::PreTokenizer(const TokenizerFields& component) {
 
 void PreTokenizer::add(const TokenizerFields& step) {
   if (steps_.size() >= kMostSteps) step.refuse("there are more than {} steps", kMostSteps);
-  if (is_byte_level_) step.refuse("a step behind ByteLevel, which has to be the last");
+  if (is_byte_level_) step.refuse("a step after ByteLevel, which has to be the last");
   const std::string type = step.type();
   if (type == "Split") {
     add_split(step);

@@ -113,6 +113,22 @@ TEST_F(SpecialValuesTest, OpsOfTwoOperands) {
   }
 }
 
+// Whole exponents are even beyond 2^24, also where no 64-bit integer holds them.
+TEST_F(SpecialValuesTest, PowersOfNegativeNumbers) {
+  std::vector<double> bases, exponents;
+  for (const double a : {-2.0, -1.0, -0.5}) {
+    for (const double b :
+         {0.0, 1.0, -3.0, 4.0, 0.5, 0x1p24, 0x1p53, 0x1p63, -0x1p64, 0x1p100, kNaN}) {
+      bases.push_back(a), exponents.push_back(b);
+    }
+  }
+  const HostTensor a = floats(bases), b = floats(exponents);
+  Builder builder("pow");
+  const Val x = builder.input("a", {DType::kF32, a.shape});
+  builder.output("y", builder.call1("pow", {x, builder.input("b", {DType::kF32, b.shape})}));
+  expect_agreement(builder.finish(), {{"a", a}, {"b", b}}, exponents);
+}
+
 TEST_F(SpecialValuesTest, NotANumberWinsEveryMaximum) {
   for (const char* op : {"maximum", "minimum"}) {
     const std::vector<double> left{kNaN, 1.0, kNaN, kNaN, kInf},

@@ -115,10 +115,10 @@ TEST(ChatTemplatesTest, OrdersThatAFamilyDoesNotKnowAreRefused) {
   const ChatTemplate &gemma = *find_chat_template("gemma"), &chatml = *find_chat_template("chatml");
   const Messages twice{{"user", "a"}, {"user", "b"}}, tool{{"user", "a"}, {"tool", "b"}};
   const Messages late{{"user", "a"}, {"system", "b"}}, none{{"system", "b"}};
-  expect_refused([&] { rendered(gemma, twice); }, "one behind the other");
+  expect_refused([&] { rendered(gemma, twice); }, "one after the other");
   expect_refused([&] { rendered(gemma, conversation(true)); }, "gemma has no system messages");
   expect_refused([&] { rendered(chatml, tool); }, "the role \"tool\" is none of");
-  expect_refused([&] { rendered(chatml, late); }, "a system message behind the first");
+  expect_refused([&] { rendered(chatml, late); }, "a system message after the first");
   expect_refused([&] { rendered(chatml, none); }, "there is none of user or assistant");
   EXPECT_EQ(rendered(chatml, twice).trained.size(), 0u);
 }

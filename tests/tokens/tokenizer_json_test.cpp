@@ -129,7 +129,7 @@ TEST(TokenizerJsonTest, UnknownKindsAndFieldsAreNamed) {
                  ": pre_tokenizer: the behavior Sideways");
   expect_refusal(with("pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [
                       {"type": "ByteLevel", "add_prefix_space": false}, {"type": "Digits"}]})"),
-                 ": pre_tokenizer[1]: a step behind ByteLevel");
+                 ": pre_tokenizer[1]: a step after ByteLevel");
   expect_refusal(with("post_processor", R"({"type": "BertProcessing"})"),
                  ": post_processor: the post-processor BertProcessing");
   expect_refusal(with("later", "{}"), ": its field \"later\" is not known");

@@ -1,9 +1,9 @@
 // matmul: blocks of the result are shared by the threads, and where several of them need the same
 // rows of a, or columns of b, these are packed once for all, unless tiles read rows in place; see
-// planning/cpu_plans.h for the cut, gemm-inl.h and tile-products-inl.h for one block. Matrices with
-// one row or column are not packed. matmul_add adds its third operand to a finished sum, so that in
-// float32 its bits are those of a product and an `add`, and matmul_bias its third operand to each
-// row of it.
+// planning/cpu_plans.h for the cut, gemm-inl.h and tile-products-inl.h for one block, and
+// vector-products-inl.h for matrices with one row or column. matmul_add adds its third operand to a
+// finished sum, so that in float32 its bits are those of a product and an `add`, and matmul_bias
+// its third operand to each row of it.
 #include "backends/cpu/bf16_products.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/targets.h"
@@ -18,22 +18,11 @@
 
 #include "backends/cpu/tile-products-inl.h"
 #include "backends/cpu/tiles-inl.h"
+#include "backends/cpu/vector-products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tracestep::cpu::HWY_NAMESPACE {
 namespace {
-
-// An operand as [batch, outer, k] whichever way it is stored: outer is m for `a`, n for `b`.
-struct Matrix {
-  const std::byte* data;
-  DType dtype;
-  std::int64_t batch_stride, outer_stride, k_stride;  // elements
-
-  const std::byte* at(std::int64_t batch, std::int64_t outer, std::int64_t k) const {
-    const std::int64_t i = batch * batch_stride + outer * outer_stride + k * k_stride;
-    return data + i * static_cast<std::int64_t>(size_of(dtype));
-  }
-};
 
 // Returns the one stride of all batch dimensions (the op record takes nothing else).
 std::int64_t batch_stride(const TensorRef& x) {
@@ -461,74 +450,6 @@ void combine(const KernelCall& call, const Product& p) {
   });
 }
 
-// --- one row or one column: y[r] = Σ_k x[k] w[r, k] -------------------------------------------
-
-constexpr std::int64_t kVectorRows = 256;
-
-float dot_row(const std::byte* row, DType dtype, const float* x, std::int64_t k) {
-  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
-  double total = 0;
-  for (std::int64_t i = 0; i < k; i += kTile) {
-    const std::int64_t n = std::min(kTile, k - i);
-    Tile tile;
-    const float* w = reinterpret_cast<const float*>(row) + i;
-    if (dtype != DType::kF32) {
-      to_floats(row + i * bytes, dtype, 1, n, tile.data);
-      w = tile.data;
-    }
-    total += sum_of(functors::Mul(), n, w, x + i);
-  }
-  return static_cast<float>(total);
-}
-
-// Computes y[r] = Σ_k x[k] w[r, k] for rows that lie side by side, all at once, k after k.
-void add_columns(const Matrix& w, const std::byte* first, const float* x, std::int64_t k,
-                 std::int64_t rows, float* y) {
-  const auto step = w.k_stride * static_cast<std::int64_t>(size_of(w.dtype));
-  double total[kVectorRows] = {};
-  alignas(64) float part[kVectorRows] = {};
-  alignas(64) float column[kVectorRows];
-  for (std::int64_t i = 0; i < k; ++i) {
-    to_floats(first + i * step, w.dtype, 1, rows, column);
-    const V scale = splat(x[i]);
-    map([&](V s, V c) HWY_ATTR { return s + scale * c; }, rows, part,
-        static_cast<const float*>(part), static_cast<const float*>(column));
-    if (i % 256 == 255 || i + 1 == k) {  // short float sums inside a double one
-      for (std::int64_t r = 0; r < rows; ++r) total[r] += static_cast<double>(part[r]);
-      std::fill(part, part + rows, 0.0f);
-    }
-  }
-  for (std::int64_t r = 0; r < rows; ++r) y[r] = static_cast<float>(total[r]);
-}
-
-void multiply_vector(const KernelCall& call, Product& p) {
-  const GemmPlan& plan = p.plan;
-  const bool is_row = plan.m == 1;
-  const std::int64_t rows = is_row ? plan.n : plan.m;
-  const Matrix& w = is_row ? p.b : p.a;
-  const Matrix& x = is_row ? p.a : p.b;
-  for (std::int64_t batch = 0; batch < plan.batch; ++batch) {
-    to_floats(x.at(batch, 0, 0), x.dtype, x.k_stride, plan.k, p.scratch + batch * plan.k);
-  }
-  const std::int64_t per_chunk =
-      std::clamp<std::int64_t>(4 * kChunk / plan.k / 16 * 16, 16, kVectorRows);
-  const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
-  for_chunks(call, plan.batch * chunks, [&](std::int64_t chunk, int) {
-    const std::int64_t batch = chunk / chunks, begin = chunk % chunks * per_chunk;
-    const std::int64_t n = std::min(per_chunk, rows - begin);
-    const float* vector = p.scratch + batch * plan.k;
-    float y[kVectorRows];
-    if (w.k_stride == 1 || plan.k == 1) {
-      for (std::int64_t r = 0; r < n; ++r) {
-        y[r] = dot_row(w.at(batch, begin + r, 0), w.dtype, vector, plan.k);
-      }
-    } else {
-      add_columns(w, w.at(batch, begin, 0), vector, plan.k, n, y);
-    }
-    write_sum(p, y, batch * rows + begin, n);
-  });
-}
-
 void repeat_row(const TensorRef& row, const TensorRef& y) {
   const std::size_t bytes = static_cast<std::size_t>(row.count()) * size_of(row.dtype);
   auto* to = y.as<std::byte>();
@@ -589,7 +510,10 @@ void matmul_kernel(const KernelCall& call, const ProductPlan& planned) {
   normalise(p.a, plan.m, plan.k);
   normalise(p.b, plan.n, plan.k);
   if (plan.is_vector) {
-    multiply_vector(call, p);
+    multiply_vector(call, plan, p.a, p.b, p.scratch,
+                    [&](float* sums, std::int64_t begin, std::int64_t count) {
+                      write_sum(p, sums, begin, count);
+                    });
     return;
   }
   p.shared = p.scratch + plan.floats_per_thread() * threads_of(call);

@@ -24,7 +24,7 @@ std::string factor_and_interval(const Quantity& q) {
 // Writes mean and deviation. CHECKs that it is no median: a deviation is about the mean.
 std::string mean_of_samples(const Quantity& ms) {
   TRACESTEP_CHECK(ms.formula.find("median") == std::string::npos,
-                  "{}: a standard deviation stands behind a mean", ms.formula);
+                  "{}: a standard deviation stands after a mean", ms.formula);
   return mean_and_deviation(ms.value, ms.high - ms.value);
 }
 

@@ -124,7 +124,7 @@ Table autocast_table() {
                    col::value,
                    col::dtype,
                    col::op("that makes it"),
-                   text_column("operands", "", "their dtypes behind the pass"),
+                   text_column("operands", "", "their dtypes after the pass"),
                    col::class_("precision class of the op's record"),
                    col::reason};
   for (DType low : {DType::kF16, DType::kBF16}) {

@@ -119,9 +119,10 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   const std::int64_t batch_count = is_of_added_rows(node) ? 1 : y.count() / (m * n);
   const GemmPlan plan = plan_gemm(batch_count, m, n, k, operands, y.dtype, threads, adds);
   if (plan.is_vector) return;
-  // The other threads wait for the one with the most blocks.
-  const auto jobs = static_cast<double>(plan.jobs());
-  const double rounds = static_cast<double>(ceil_div(plan.jobs(), threads)) * threads / jobs;
+  // The other threads wait for the one with the most blocks, or parts of the last ones.
+  const std::int64_t parts = plan.tail_blocks > 0 ? plan.tail_parts_m * plan.tail_parts_n : 1;
+  const std::int64_t jobs = plan.jobs() * parts, turns = ceil_div(jobs, threads) * threads;
+  const double rounds = static_cast<double>(turns) / static_cast<double>(jobs);
   const auto batch = static_cast<double>(plan.batch);
   at(amounts, Effort::kOperations) *= rounds * whole_tiles(plan.m, plan.n);
   const std::int64_t packings_of_a = plan.shares_a ? 1 : plan.blocks_n;

@@ -107,7 +107,7 @@ AllocatorSettings parse_allocator_settings(const About& where, std::string_view 
     }
     const std::size_t used = colon + 1 + value.size();
     if (used < text.size() && text[used] != ',')
-      fail_usage(where, "a comma is missing behind {}", key);
+      fail_usage(where, "a comma is missing after {}", key);
     text.remove_prefix(std::min(text.size(), used + 1));
   }
   return out;
