@@ -472,6 +472,14 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(int(table.table["peak_bytes"][0]), step.bytes()["peak"] - rates)
         self.assertTrue(step.profile(steps=1, warmup=1, no_ceilings=True).answer)
 
+    def test_the_commands_know_of_its_micro_batches(self):
+        model, _ = two()
+        step = made(model, optimizer=grouped(model), accumulate=2)
+        step(*batch(0))
+        peak = int(step.memory().table["peak_bytes"][0])
+        self.assertEqual(peak, int(step.memory(accumulate=2).table["peak_bytes"][0]))
+        self.assertGreater(peak, int(step.memory(accumulate=1).table["peak_bytes"][0]))
+
 
 def main():
     """Of this file, and of those that share its modules."""

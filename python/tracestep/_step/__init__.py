@@ -360,7 +360,8 @@ class Step:
         return {name: int(getattr(size, name)) for name, _ in _library.Bytes._fields_}
 
     def _as_command(self) -> dict[str, Any]:
-        return {"program": self.folder, "executor": "compiled", **self.words}
+        batches = {"accumulate": self.accumulate} if self.accumulate > 1 else {}
+        return {"program": self.folder, "executor": "compiled", **batches, **self.words}
 
     def memory(self, **words: Any) -> Any:
         """The bytes of a step, by module: tracestep.memory(predict=True) of its program."""
