@@ -16,6 +16,9 @@ namespace {
 constexpr std::int64_t kStripK = 256;
 // The most rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, prefetched.
 constexpr std::int64_t kBlockM = 528;
+// The elements of K whose multiples put rows of bfloat16 that are read in place into a few sets of
+// the second-level cache, where half as many rows stay.
+constexpr std::int64_t kPageOfK = 4096;
 // The most columns of a block of `b`. Strips are packed one by one, so only the result limits it:
 // the caches should keep the result's block from one block of K to the next.
 constexpr std::int64_t kBlockN = 1024;
@@ -154,7 +157,8 @@ void choose_blocks(GemmPlan& plan, bool is_bf16, int threads) {
   const bool is_large = plan.batch == 1 && plan.m >= 64 && plan.n >= 64 && plan.k >= 64;
   if (threads >= kManyThreads && is_large && choose_narrow_blocks(plan, is_bf16)) return;
   double best = std::numeric_limits<double>::max();
-  const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, kBlockM));
+  const std::int64_t most_m = is_bf16 && plan.k % kPageOfK == 0 ? kBlockM / 2 : kBlockM;
+  const std::int64_t least_m = std::max<std::int64_t>(1, ceil_div(plan.m, most_m));
   const std::int64_t least_n = std::max<std::int64_t>(1, ceil_div(plan.n, kBlockN));
   const std::int64_t rows = is_bf16 && plan.m > 32 ? 32 : 2;  // blocks of whole tiles
   GemmPlan cut = plan;

@@ -404,7 +404,7 @@ class StripFetch {
 
   HWY_INLINE void some() {
     for (std::int64_t i = 0; i < per_turn_ && rows_ > 0; ++i) {
-      hwy::Prefetch(row_ + at_);
+      __builtin_prefetch(row_ + at_, 0, 2);
       at_ += kPerLine;
       if (at_ < width_) continue;
       at_ = 0;
@@ -489,7 +489,8 @@ struct VectorStrips {
   static std::int64_t steps(std::int64_t k) { return ceil_div(k, kPerStep); }
   using Rows = const float*;
   static Rows packed_rows(const float* packed, std::int64_t /*k*/) { return packed; }
-  static constexpr std::int64_t kRowsInPlace = 0;  // They are always packed.
+  static constexpr std::int64_t kRowsInPlace = 0;      // They are always packed.
+  static constexpr std::int64_t kColumnsTogether = 0;  // All of a block.
   template <class T>
   static void pack_rows_of_a(const T* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {

@@ -167,10 +167,11 @@ std::int64_t in_place_until(const Product& p) {
 }
 
 // Returns block x's rows of `a` over its stretch of K: rows of `a` itself if read in place, else
-// packed ones: those of `block` that all threads share, or some packed here in `packed_a`.
+// packed ones: those of `block` that all threads share, or some packed here in `packed_a`, unless
+// they are there already (`has_rows`).
 template <class P>
 typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const Block& x,
-                                 std::int64_t block, float* packed_a) {
+                                 std::int64_t block, float* packed_a, bool has_rows = false) {
   if constexpr (P::Strips::kRowsInPlace > 0) {
     if (x.k_begin < p.in_place_k) {
       const std::byte* rows = p.a.at(x.batch, x.i, x.k_begin);
@@ -183,7 +184,7 @@ typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const B
     float* rows = shared_at<P>(p, panel, block, x.k_begin) + row * P::Strips::steps(x.k);
     return P::Strips::packed_rows(rows, x.k);
   }
-  pack_some<P>(p, x, 0, x.m, packed_a);
+  if (!has_rows) pack_some<P>(p, x, 0, x.m, packed_a);
   return P::Strips::packed_rows(packed_a, x.k);
 }
 
@@ -192,15 +193,15 @@ typename P::Strips::Rows rows_of(const Product& p, const PanelOf& panel, const B
 // to come next on this thread.
 template <class P>
 void multiply_block(const Product& p, const PanelOf& panel, Block x, Block after,
-                    std::int64_t last_k, std::int64_t block, float* packed_a, float* strip,
-                    float* c, std::int64_t ldc) {
+                    std::int64_t last_k, std::int64_t block, float* packed_a, bool has_rows,
+                    float* strip, float* c, std::int64_t ldc) {
   const std::int64_t panel_k = panel.first_k * p.plan.block_k;
   begin_turn<P>(p, x, std::max(x.first_k, panel_k), last_k);
   begin_turn<P>(p, after, std::max(after.first_k, panel_k), p.plan.k);
   while (x.k_begin < last_k) {
     Block next = x;
     begin_turn<P>(p, next, x.k_begin + x.k, last_k);
-    const auto a = rows_of<P>(p, panel, x, block, packed_a);
+    const auto a = rows_of<P>(p, panel, x, block, packed_a, has_rows);
     const bool is_last = next.k_begin >= last_k;
     P::Strips::multiply(x.k_begin > x.first_k, x.m, a, columns_of<P>(p, x),
                         columns_of<P>(p, is_last ? after : next), strip, c, ldc);
@@ -348,6 +349,19 @@ Job job_of(const GemmPlan& plan, const PanelOf& panel, const Jobs& jobs, std::in
   return job;
 }
 
+// Returns how many columns of a job's block are multiplied over all of K before the next ones
+// begin, so that a second-level cache keeps their sums. All of them, if rows of `a` would be packed
+// again for each.
+template <class P>
+std::int64_t columns_together(const Product& p, const Job& job) {
+  if constexpr (P::Strips::kColumnsTogether > 0) {
+    const bool is_one_turn = job.last_k - job.x.first_k <= P::turn(p.plan);
+    const bool packs_rows = !p.plan.shares_a && job.last_k > p.in_place_k;
+    if (!packs_rows || is_one_turn) return std::min(job.x.n, P::Strips::kColumnsTogether);
+  }
+  return job.x.n;
+}
+
 // Computes one block of the result over one part of K. `ahead`: the job that this thread is likely
 // to take next.
 void run_job(const Product& p, const PanelOf& panel, const Jobs& jobs, std::int64_t index,
@@ -371,20 +385,34 @@ void run_job(const Product& p, const PanelOf& panel, const Jobs& jobs, std::int6
     ldc = plan.block_n;
   }
   float* packed = block + (plan.keeps_sums() ? 0 : plan.result_block);
+  const bool writes = is_kept_apart && job.last_k == plan.k;
+  const auto write = [&](float* sums, std::int64_t j, std::int64_t n) {
+    for (std::int64_t r = 0; r < x.m && writes; ++r) {
+      write_sum(p, sums + r * ldc, at + r * plan.n + j, n);
+    }
+  };
   if (plan.shares_b) {
     with_packing(p, [&]<class P>(P) {
       multiply_packed_block<P>(p, panel, x, job.last_k, job.row_block, packed, c, ldc);
     });
-  } else {
-    Block after = job_of(plan, panel, jobs, ahead).x;
-    if (ahead == index) after.n = 0;  // there is none
-    with_packing(p, [&]<class P>(P) {
-      multiply_block<P>(p, panel, x, after, job.last_k, job.row_block, packed + plan.packed_b(),
-                        packed, c, ldc);
-    });
+    return write(c, 0, x.n);
   }
-  if (!is_kept_apart || job.last_k < plan.k) return;
-  for (std::int64_t r = 0; r < x.m; ++r) write_sum(p, c + r * ldc, at + r * plan.n, x.n);
+  Block after = job_of(plan, panel, jobs, ahead).x;
+  if (ahead == index) after.n = 0;  // there is none
+  with_packing(p, [&]<class P>(P) {
+    const std::int64_t together = columns_together<P>(p, job);
+    const bool reuses_sums = writes && !plan.keeps_sums() && together < x.n;
+    if (reuses_sums) ldc = together;
+    for (std::int64_t j = 0; j < x.n; j += together) {
+      Block some = x, next = x;
+      some.j += j, some.n = std::min(together, x.n - j);
+      next.j += j + together, next.n = std::min(together, x.n - j - together);
+      float* sums = reuses_sums ? c : c + j;
+      multiply_block<P>(p, panel, some, next.n > 0 ? next : after, job.last_k, job.row_block,
+                        packed + plan.packed_b(), j > 0, packed, sums, ldc);
+      write(sums, j, some.n);
+    }
+  });
 }
 
 // Computes all blocks of a panel. First all threads pack the operand that they share: `a`, or `b`,
