@@ -288,7 +288,7 @@ TEST_F(TrainTest, SamplingHeedsHowItIsToRunAndSaysItsRate) {
   EXPECT_EQ(tokens(" --executor compiled"), tokens(" --executor eager"));
   const ProgramRun many = run(shown + "40");
   EXPECT_TRUE(contains(many.err, "40 tokens, ")) << many.err;
-  EXPECT_TRUE(contains(many.err, " a second behind the second")) << many.err;
+  EXPECT_TRUE(contains(many.err, " a second after the second")) << many.err;
 }
 
 }  // namespace
