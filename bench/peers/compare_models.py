@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Whole training steps of published models: tracestep beside `transformers`, in one run, in turns.
+"""Whole training steps of published models: tracestep beside `transformers`, in one run, in turns. The course's model, by the
+name of its size, is plain PyTorch's.
 
 Every form of PyTorch (pytorch/bench_models.py lists them) is a process of its own that keeps its
 compiled model between visits; tracestep is a process per visit. model_turns.py has the protocol.
@@ -16,7 +17,7 @@ import threading
 
 from gpu_report import render
 from gpu_runners import BENCH_GPU, Torch
-from model_turns import OURS, Own, compare, completed, parser_of, problems_of, spread_text
+from model_turns import COURSE_FORMS, COURSE_SIZES, OURS, Own, compare, completed, parser_of, problems_of, spread_text
 
 BENCH_MODELS = BENCH_GPU.with_name("bench_models.py")
 SHAPES = "llama-3.2-1b@4x2048,qwen3-0.6b@4x2048,smollm2-135m@4x2048,gpt2@8x1024"
@@ -56,7 +57,7 @@ def table(measured, is_gpu):
 def main():
     parser = parser_of(__doc__, "layers,graph,graph-whole", 1)
     parser.add_argument("--shapes", default=SHAPES, help="comma separated MODEL@BATCHxCONTEXT; MODEL: one that "
-                        "bench_models.py knows, a size of the course's model, or a config.json; :packed behind it: rows of sixteen documents")
+                        "bench_models.py knows, a size of the course's model, or a config.json; :packed after it: rows of sixteen documents")
     parser.add_argument("--lora", metavar="PARTS;PARTS…", help="train adapters alone, as tracestep's --lora says; "
                         "PyTorch's are PEFT's, and bitsandbytes' with base=nf4")
     arguments = completed(parser.parse_args())
@@ -66,13 +67,15 @@ def main():
         ours = {OURS: Own(arguments.tracestep, arguments)} if arguments.tracestep else {}
         theirs = {}
         for form in arguments.forms:
+            if group.size in COURSE_SIZES and form not in COURSE_FORMS:
+                continue
             who = (group.size, group.precision, group.lora, form)
             if not group.lora or who not in shared:
                 shared[who] = SharedTorch(arguments.python, arguments, BENCH_MODELS, arguments.torch_options)
             theirs[form] = shared[who]
         return ours | theirs
 
-    return compare(arguments, "Published models: PyTorch and tracestep", "tracestep.peers.models/1", turns_of,
+    return compare(arguments, "Steps of models: PyTorch and tracestep", "tracestep.peers.models/1", turns_of,
                    lambda measured: table(measured, arguments.device != "cpu"))
 
 

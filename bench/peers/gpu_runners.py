@@ -80,7 +80,6 @@ class Torch:
         self.command = [python, str(script), "--serve", "--device", arguments.torch_device,
                         *options]
         self.child, self.answers, self.about = None, None, None
-        self.counts = None  # of warm-up and timed steps, in place of the arguments'
 
     def start(self):
         """Starts the child and returns what it says about itself; raises RuntimeError."""
@@ -113,12 +112,12 @@ class Torch:
             raise RuntimeError("the PyTorch process ended")
         return json.loads(line)
 
-    def rows(self, group, form, modes, deadline):
-        """Yields a row per mode as it comes. Raises TimeIsUp or RuntimeError."""
+    def rows(self, group, form, modes, deadline, counts=None):
+        """Yields a row per mode as it comes; `counts`: steps of warm-up and timed ones. Raises TimeIsUp or RuntimeError."""
         if self.child is None or self.child.poll() is not None:
             self.start()
         a = self.arguments
-        warmup, steps = self.counts or (a.warmup, a.steps)
+        warmup, steps = counts or (a.warmup, a.steps)
         cell = {"batch": a.batch, "vocab": a.vocab, **group._asdict(), "form": form,
                 "modes": list(modes), "warmup": warmup, "steps": steps, "seed": a.seed}
         self.child.stdin.write(json.dumps(cell) + "\n")

@@ -25,7 +25,8 @@ from gpu_runners import TimeIsUp, Torch, Tracestep, card_state, note
 WIDE_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184",
                "MALLOC_TOP_PAD_": "67108864", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 OURS = "tracestep"
-COURSE_SIZES = ("tiny", "small", "medium", "large", "xl", "2.7B")  # of the course's model; other names are published models
+COURSE_SIZES = ("tiny", "small", "medium", "large", "xl", "2.7B", "xl-2026", "10B")  # other names are published models
+COURSE_FORMS = ("eager", "layers", "graph")  # that the course's model has
 ONE_OF_OURS = threading.Lock()  # gets ready at a time: the memory of a GPU is full of PyTorch's models then
 
 
@@ -83,13 +84,14 @@ def spread_text(values, digits):
     return text + (f" ± {shown((max(values) - min(values)) / 2, digits)}" if len(values) > 1 else "")
 
 
-def visit(runner, form, group, limit, visits):
-    """One turn; a runner that failed is not visited again."""
+def visit(runner, form, group, limit, visits, counts=None):
+    """One turn; a runner that failed is not visited again. `counts`: PyTorch's steps of warm-up and timed ones, instead
+    of those of the arguments."""
     if visits.problem or time.monotonic() >= limit:
         return
     began = time.monotonic()
     try:
-        for row in runner.rows(group, form, ["step"], limit):
+        for row in runner.rows(group, form, ["step"], limit, *([counts] if counts else [])):
             if row["status"] == "ok":
                 visits.rows.append(row)
             else:
@@ -105,9 +107,7 @@ def visit(runner, form, group, limit, visits):
 def get_ready(runner, form, group, limit, visits):
     """Whatever a first visit needs once: captures, compiled code."""
     if isinstance(runner, Torch):
-        runner.counts = (0, 1)  # processes that share cores take long for a step
-        visit(runner, form, group, limit, visits)
-        runner.counts = None
+        visit(runner, form, group, limit, visits, (0, 1))  # processes that share cores take long for a step
         return
     try:
         runner.prepare(group, limit)

@@ -17,7 +17,7 @@ constexpr std::int64_t kStripK = 256;
 // The most rows of a block of `a`, which may fill a 512 KiB L2: it is read in order, prefetched.
 constexpr std::int64_t kBlockM = 528;
 // The elements of K whose multiples put rows of bfloat16 that are read in place into a few sets of
-// the second-level cache, where half as many rows stay.
+// the second-level cache, where at most half as many rows stay.
 constexpr std::int64_t kPageOfK = 4096;
 // The most columns of a block of `b`. Strips are packed one by one, so only the result limits it:
 // the caches should keep the result's block from one block of K to the next.
@@ -95,8 +95,6 @@ std::int64_t blocks_of_panel(std::int64_t blocks, std::int64_t most) {
 // or, where that is one strip, quarters of the other side.
 void cut_last_blocks(GemmPlan& plan) {
   constexpr std::int64_t kQuarters = 4;
-  const std::int64_t blocks = plan.panel_blocks * plan.panel_blocks_n * plan.splits;
-  plan.tail_blocks = std::clamp<std::int64_t>(blocks - kUsualThreads, 0, kUsualThreads);
   const std::int64_t strips = ceil_div(plan.shares_a ? plan.block_n : plan.block_m, kColumnStrip);
   const bool by_columns = plan.shares_a == (strips > 1);
   (by_columns ? plan.tail_parts_n : plan.tail_parts_m) = strips > 1 ? strips : kQuarters;

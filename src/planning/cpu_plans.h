@@ -2,6 +2,7 @@
 // plans, and workspace is predicted from them and the number of threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ir/op_def.h"
@@ -32,9 +33,16 @@ struct GemmPlan {
   // over panel_blocks_k blocks of K.
   bool shares_b = false;
   std::int64_t panel_blocks_n = 0, panel_blocks_k = 0;
-  // How many of a panel's last blocks are taken in parts, of rows or of columns: cores are not
+  // The parts, of rows or of columns, in which the last blocks of a panel are taken: cores are not
   // equally fast, and all wait for whoever has the last block.
-  std::int64_t tail_blocks = 0, tail_parts_m = 1, tail_parts_n = 1;
+  std::int64_t tail_parts_m = 1, tail_parts_n = 1;
+
+  std::int64_t tail_parts() const { return tail_parts_m * tail_parts_n; }
+  // Returns how many blocks of a panel of `blocks` are taken in parts: up to sixteen, but none of
+  // the first sixteen, which begin at once on as many threads.
+  std::int64_t tail_blocks(std::int64_t blocks) const {
+    return tail_parts() == 1 ? 0 : std::clamp<std::int64_t>(blocks - 16, 0, 16);
+  }
 
   std::int64_t jobs() const { return batch * blocks_m * blocks_n * splits; }
   // Return the floats of a packed block of `a`: for a strip's depth, and for a whole chunk of K.

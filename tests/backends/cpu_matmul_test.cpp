@@ -214,15 +214,19 @@ TEST(CpuMatmulTest, PartsOfTheLastBlocksGiveTheSameBits) {
                         Case{1, 256, 770, 8016, false, false, DType::kBF16}}) {
     SCOPED_TRACE(testing::Message() << c.m << 'x' << c.n << 'x' << c.k);
     const GemmPlan plan = plan_gemm(c.batch, c.m, c.n, c.k, c.dtype, c.dtype, 16);
-    ASSERT_GT(plan.tail_blocks, 0);
-    ASSERT_GT(plan.tail_parts_m * plan.tail_parts_n, 1);
+    ASSERT_GT(plan.tail_blocks(plan.jobs()), 0);
     const Sides s = operands(c);
     const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
-    const auto expected = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = 1});
-    for (const int threads : {4, 16}) {
-      const auto y = cpu_test::run("matmul", {s.a, s.b}, attrs, {.threads = threads});
-      EXPECT_EQ(y[0].bytes, expected[0].bytes) << threads;
-    }
+    const Operand addend = cpu_test::dense(cpu_test::random_floats(c.dtype, {1, c.m, c.n}, 7));
+    const Operand bias = cpu_test::dense(cpu_test::random_floats(c.dtype, {c.n}, 8));
+    const auto all = [&](int threads) {
+      const cpu_test::RunOptions options{.threads = threads};
+      return std::vector{cpu_test::run("matmul", {s.a, s.b}, attrs, options)[0].bytes,
+                         cpu_test::run("matmul_add", {s.a, s.b, addend}, attrs, options)[0].bytes,
+                         cpu_test::run("matmul_bias", {s.a, s.b, bias}, attrs, options)[0].bytes};
+    };
+    const auto expected = all(1);
+    for (const int threads : {4, 16}) EXPECT_EQ(all(threads), expected) << threads;
   }
 }
 

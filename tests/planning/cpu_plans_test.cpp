@@ -1,7 +1,6 @@
 // How the CPU cuts a product, for many shapes.
 #include "planning/cpu_plans.h"
 
-#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -111,15 +110,15 @@ TEST(CpuPlansTest, SumsOverKAreCutByShape) {
 // Nobody waits long for the last blocks: they are taken in parts, but for those that begin at once.
 TEST(CpuPlansTest, LastBlocksOfManyAreTakenInParts) {
   for_plans([](const GemmPlan& plan, DType) {
-    const std::int64_t parts = plan.tail_parts_m * plan.tail_parts_n;
-    if (parts == 1) {  // for few threads, and for products of few rows or columns
-      EXPECT_EQ(plan.tail_blocks, 0);
+    if (plan.tail_parts() == 1) {  // for few threads, and for products of few rows or columns
+      EXPECT_EQ(plan.tail_blocks(100), 0);
       return;
     }
     EXPECT_TRUE(plan.shares_a || plan.shares_b);
-    const std::int64_t blocks = plan.panel_blocks * plan.panel_blocks_n * plan.splits;
-    EXPECT_EQ(plan.tail_blocks, std::clamp<std::int64_t>(blocks - 16, 0, 16));
-    EXPECT_LE(parts, 4);
+    for (const auto& [blocks, in_parts] : {std::pair{8, 0}, {16, 0}, {20, 4}, {32, 16}, {99, 16}}) {
+      EXPECT_EQ(plan.tail_blocks(blocks), in_parts);
+    }
+    EXPECT_LE(plan.tail_parts(), 4);
     EXPECT_TRUE(plan.tail_parts_m == 1 || plan.tail_parts_n == 1);
   });
 }

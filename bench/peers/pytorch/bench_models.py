@@ -258,9 +258,13 @@ class CourseRunner(bench_gpu.Runner):
     """The course's model in its fastest form, compiled block by block (`layers`, `graph`) or not; only whole steps."""
 
     FORMS = {"eager": "best-eager", "layers": "best", "graph": "graph"}
+    PRECISIONS = ("fp32", "bf16", *float8.RECIPES)
     VOCABULARY = 10000
 
     def __init__(self, cell, device):
+        if cell["form"] not in self.FORMS or cell["precision"] not in self.PRECISIONS or cell.get("lora") or cell.get("packed"):
+            raise ValueError(f"the course's model has forms {', '.join(self.FORMS)}, precisions {', '.join(self.PRECISIONS)}, "
+                             "no adapters and no packed rows")
         self.made = None
         super().__init__({**cell, "form": self.FORMS[cell["form"]], "vocab": cell.get("vocab") or self.VOCABULARY}, device)
 

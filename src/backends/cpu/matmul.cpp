@@ -60,7 +60,7 @@ struct Product {
   const TensorRef* bias;    // a row of y's dtype, dense; or nullptr
   float* scratch;           // floats_per_thread() for each thread
   float* shared;            // shared_floats(), where all threads read what is packed
-  float* kept_sums;         // a block for each job of a panel, its sums between panels of K
+  float* kept_sums;         // one for each block of a panel, its sums between panels of K
   float* partials;          // [splits, batch, m, n]
   // Rows of `a` are read in place, and not packed, over the elements of K before this one.
   std::int64_t in_place_k = 0;
@@ -312,7 +312,7 @@ struct Jobs {
     part_m = round_up(ceil_div(plan.block_m, plan.tail_parts_m), unit);
     part_n = round_up(ceil_div(plan.block_n, plan.tail_parts_n), kColumns);
     parts_m = ceil_div(plan.block_m, part_m), parts_n = ceil_div(plan.block_n, part_n);
-    parted = std::min(plan.tail_blocks, all);
+    parted = plan.tail_blocks(all);
     whole = all - parted;
   }
   std::int64_t count() const { return whole + parted * parts_m * parts_n; }
@@ -362,8 +362,8 @@ std::int64_t columns_together(const Product& p, const Job& job) {
   return job.x.n;
 }
 
-// Computes one block of the result over one part of K. `ahead`: the job that this thread is likely
-// to take next.
+// Computes one block of the result, or a part of it, over one part of K. `ahead`: the job that this
+// thread is likely to take next.
 void run_job(const Product& p, const PanelOf& panel, const Jobs& jobs, std::int64_t index,
              std::int64_t ahead, int thread) {
   const GemmPlan& plan = p.plan;
@@ -449,7 +449,8 @@ void run_panels(const KernelCall& call, const Product& p) {
   std::int64_t most_m = plan.panel_blocks, most_k = plan.panel_blocks_k;
   if (plan.shares_a && plan.blocks_m * (plan.blocks_k - in_place) <= most_m * most_k) {
     most_k = plan.blocks_k;
-    if (!plan.keeps_sums()) most_m = plan.blocks_m;  // else there is space for so many sums
+    // Sums that are kept have the space of a planned panel.
+    if (!plan.keeps_sums()) most_m = plan.blocks_m;
   }
   PanelOf panel;
   for (; panel.first_n < plan.blocks_n; panel.first_n += panel.blocks_n) {

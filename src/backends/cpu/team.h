@@ -1,6 +1,6 @@
 // Threads that help a master thread with its work; the master and the helpers take chunks in turn.
 // A helper that comes late, because its core runs another process, finds nothing left, and nobody
-// waits for it unless it holds a chunk. Helpers without work spin for some tens of microseconds and
+// waits for it unless it holds a chunk. Helpers without work spin for 200 microseconds and
 // then sleep; work that would be done before they woke is done without them.
 #pragma once
 

@@ -363,7 +363,7 @@ struct TileStrips {
   static Rows rows_in_place(const BF16* rows, std::int64_t stride) {
     return tiles_in_place(rows, stride);
   }
-  // The most columns whose sums should stay in a cache of 2 MiB, beside as many rows of `a`.
+  // The most columns whose sums should stay in a cache of 2 MiB, beside the rows of `a` of a block.
   static constexpr std::int64_t kColumnsTogether = 256;
   static void pack_rows_of_a(const BF16* src, std::int64_t stride_j, std::int64_t stride_i,
                              std::int64_t count, std::int64_t k, float* dst) {

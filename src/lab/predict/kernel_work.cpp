@@ -120,7 +120,7 @@ void add_cpu_product(const Program& program, const Node& node, int threads, Effo
   const GemmPlan plan = plan_gemm(batch_count, m, n, k, operands, y.dtype, threads, adds);
   if (plan.is_vector) return;
   // The other threads wait for the one with the most blocks, or parts of the last ones.
-  const std::int64_t parts = plan.tail_blocks > 0 ? plan.tail_parts_m * plan.tail_parts_n : 1;
+  const std::int64_t parts = plan.tail_blocks(plan.jobs()) > 0 ? plan.tail_parts() : 1;
   const std::int64_t jobs = plan.jobs() * parts, turns = ceil_div(jobs, threads) * threads;
   const double rounds = static_cast<double>(turns) / static_cast<double>(jobs);
   const auto batch = static_cast<double>(plan.batch);
