@@ -219,11 +219,16 @@ TEST(CpuMatmulTest, PartsOfTheLastBlocksGiveTheSameBits) {
     const Attrs attrs{{"transpose_a", c.ta}, {"transpose_b", c.tb}};
     const Operand addend = cpu_test::dense(cpu_test::random_floats(c.dtype, {1, c.m, c.n}, 7));
     const Operand bias = cpu_test::dense(cpu_test::random_floats(c.dtype, {c.n}, 8));
+    const Shape of_a = c.ta ? Shape{c.k, c.m} : Shape{c.m, c.k};
+    const Shape of_b = c.tb ? Shape{c.n, c.k} : Shape{c.k, c.n};
+    const std::vector<Operand> matrices{cpu_test::dense(cpu_test::random_floats(c.dtype, of_a, 9)),
+                                        cpu_test::dense(cpu_test::random_floats(c.dtype, of_b, 10)),
+                                        bias};
     const auto all = [&](int threads) {
       const cpu_test::RunOptions options{.threads = threads};
       return std::vector{cpu_test::run("matmul", {s.a, s.b}, attrs, options)[0].bytes,
                          cpu_test::run("matmul_add", {s.a, s.b, addend}, attrs, options)[0].bytes,
-                         cpu_test::run("matmul_bias", {s.a, s.b, bias}, attrs, options)[0].bytes};
+                         cpu_test::run("matmul_bias", matrices, attrs, options)[0].bytes};
     };
     const auto expected = all(1);
     for (const int threads : {4, 16}) EXPECT_EQ(all(threads), expected) << threads;
