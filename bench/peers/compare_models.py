@@ -17,7 +17,7 @@ import threading
 
 from gpu_report import render
 from gpu_runners import BENCH_GPU, Torch
-from model_turns import COURSE_FORMS, COURSE_SIZES, OURS, Own, compare, completed, parser_of, problems_of, spread_text
+from model_turns import OURS, Own, compare, course_sizes, completed, parser_of, problems_of, spread_text
 
 BENCH_MODELS = BENCH_GPU.with_name("bench_models.py")
 SHAPES = "llama-3.2-1b@4x2048,qwen3-0.6b@4x2048,smollm2-135m@4x2048,gpt2@8x1024"
@@ -67,7 +67,7 @@ def main():
         ours = {OURS: Own(arguments.tracestep, arguments)} if arguments.tracestep else {}
         theirs = {}
         for form in arguments.forms:
-            if group.size in COURSE_SIZES and form not in COURSE_FORMS:
+            if group.size in course_sizes.SIZES and form not in course_sizes.FORMS:
                 continue
             who = (group.size, group.precision, group.lora, form)
             if not group.lora or who not in shared:

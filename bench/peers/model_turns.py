@@ -14,19 +14,21 @@ import math
 import os
 import platform
 import statistics
+import sys
 import threading
 import time
 import typing
 
 from compare_gpu import PROGRAMS, add_side_arguments, find_program, write_file
 from gpu_report import environment_lines, shown
-from gpu_runners import TimeIsUp, Torch, Tracestep, card_state, note
+from gpu_runners import BENCH_GPU, TimeIsUp, Torch, Tracestep, card_state, note
+
+sys.path.append(str(BENCH_GPU.parent))
+import course_sizes
 
 WIDE_MALLOC = {"MALLOC_MMAP_THRESHOLD_": "8589934592", "MALLOC_TRIM_THRESHOLD_": "17179869184",
                "MALLOC_TOP_PAD_": "67108864", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 OURS = "tracestep"
-COURSE_SIZES = ("tiny", "small", "medium", "large", "xl", "2.7B", "xl-2026", "10B")  # other names are published models
-COURSE_FORMS = ("eager", "layers", "graph")  # that the course's model has
 ONE_OF_OURS = threading.Lock()  # gets ready at a time: the memory of a GPU is full of PyTorch's models then
 
 
@@ -47,7 +49,7 @@ class Own(Tracestep):
     """`tracestep bench` of a model, its best form."""
 
     def model_words(self, group):
-        model = ["--size", group.size] if group.size in COURSE_SIZES else ["--model", group.size]
+        model = ["--size", group.size] if group.size in course_sizes.SIZES else ["--model", group.size]
         return [*model, "--batch", str(group.batch), "--context", str(group.context),
                 *(["--lora", group.lora] if group.lora else []), *(["--pack"] if group.packed else [])]
 

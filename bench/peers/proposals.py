@@ -15,7 +15,7 @@ import time
 
 from compare_gpu import find_program
 from gpu_report import render
-from scaling import SIZES
+from model_turns import course_sizes
 
 MOST_OFF = 0.10
 
@@ -34,7 +34,7 @@ def json_of(words, limit):
 
 def run(model, options, left):
     """A line of the table, and problems."""
-    name = ["--size" if model in SIZES else "--model", model]
+    name = ["--size" if model in course_sizes.SIZES else "--model", model]
     context = ["--context", options.context] if options.context else []
     plan, why = json_of([options.tracestep, "fit", *name, *context, "--published", options.published, "--gpus", options.gpus, "--format", "json"],
                         min(options.fit_seconds, left()))

@@ -25,9 +25,9 @@ import time
 
 from compare_gpu import find_program
 from gpu_report import render
+from model_turns import course_sizes
 
 PEER = pathlib.Path(__file__).resolve().parent / "pytorch" / "bench_ranks.py"
-SIZES = ("tiny", "small", "medium", "large", "xl", "2.7B", "10B")
 
 
 class Cell:
@@ -79,7 +79,7 @@ def scaling_cells(options):
 
 def command_of(cell, options):
     shape = ["--context", options.context, "--batch", cell.batch, "--warmup", options.warmup, "--steps", options.steps]
-    name = ["--size" if cell.model in SIZES else "--model", cell.model]
+    name = ["--size" if cell.model in course_sizes.SIZES else "--model", cell.model]
     if cell.form:
         return [options.python, PEER, *name, "--form", cell.form, "--ranks", cell.ranks, "--device", options.device, *shape, *cell.words]
     threads = ["--threads", 1] if options.device == "cpu" else []

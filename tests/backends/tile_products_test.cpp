@@ -105,7 +105,7 @@ void expect_sums_of_tiles(const Product& p) {
 
 // Whole tiles, one more and one less of them, a single row beside others, odd K, two blocks of K.
 // Rows of 16 are read in place where K is whole, and but for the last block of K where it is not.
-// Of 600 columns and more, half for each of two threads, some are finished before others begin.
+// A product of 600 columns finishes 256 of a thread's half before it begins the others.
 constexpr std::int64_t kShapes[][4] = {
     {1, 32, 32, 32},  {1, 2, 2, 1},      {1, 16, 16, 2},   {1, 17, 33, 31},  {1, 31, 15, 33},
     {1, 33, 32, 64},  {1, 48, 16, 65},   {1, 64, 48, 96},  {1, 65, 129, 63}, {2, 40, 50, 515},

@@ -37,8 +37,8 @@ import transformers
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import bench_gpu
+import course_sizes
 import float8
-import model
 
 FORMS = ("eager", "layers", "whole", "graph", "graph-whole", "graph-tuned")
 PRECISIONS = ("fp32", "bf16", "bf16-pure", *float8.RECIPES)
@@ -257,7 +257,7 @@ class Runner(bench_gpu.Runner):
 class CourseRunner(bench_gpu.Runner):
     """The course's model in its fastest form, compiled block by block (`layers`, `graph`) or not; only whole steps."""
 
-    FORMS = {"eager": "best-eager", "layers": "best", "graph": "graph"}
+    FORMS = course_sizes.FORMS
     PRECISIONS = ("fp32", "bf16", *float8.RECIPES)
     VOCABULARY = 10000
 
@@ -291,7 +291,7 @@ class Kept:
         self.made_of = made_of
 
         def work():
-            kind = CourseRunner if cell["size"] in model.SIZES else Runner
+            kind = CourseRunner if cell["size"] in course_sizes.SIZES else Runner
             self.runner = self.runner or kind(cell, device)
             if any(cell.get(k) != self.runner.cell.get(k) for k in ("batch", "context", "packed")):
                 self.runner.take(cell)
